@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Before a plan exists, every rank states what it means to do, and all compare. A rank that refuses its own
+ * shape takes part too, so that nobody waits for it. */
+#ifndef ULYX_RUNTIME_AGREEMENT_H_
+#define ULYX_RUNTIME_AGREEMENT_H_
+
+#include "transport.h"
+
+/* `mine` is what this rank found wrong with its own shape (ulyxSuccess: nothing), already said. geometry is
+ * looked at only when mine is ulyxSuccess or ulyxArenaTooSmall. Collective and blocking. */
+ulyxResult_t ulyxAgree(ulyxTransport* transport, ulyxResult_t mine, const ulyxGeometry* geometry, int64_t arenaNeeded);
+
+/* Words that a gather may carry per rank. */
+int ulyxAgreementWords(int nRanks);
+
+#endif /* ULYX_RUNTIME_AGREEMENT_H_ */

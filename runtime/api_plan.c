@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Entry points of plans and exchanges: check arguments, then call down. */
+#include "partition.h"
+#include "runtime.h"
+
+ulyxResult_t ulyxPlanCreate(ulyxRuntime_t rt, const ulyxShape_t* shape, ulyxPlan_t* plan) {
+  ULYX_TRY(ulyxRuntimeEnter(rt, ulyxOpenOnly));
+  if (plan == NULL) return ulyxRuntimeLeave(rt, ulyxFail(ulyxInvalidArgument, "plan is NULL"));
+  return ulyxRuntimeLeave(rt, ulyxPlanBuild(rt, shape, plan));
+}
+
+ulyxResult_t ulyxPlanDestroy(ulyxPlan_t plan) {
+  if (plan == NULL) return ulyxSuccess;
+  ULYX_TRY(ulyxPlanCheckHandle(plan));
+  const ulyxRuntime_t rt = plan->rt;
+  ULYX_TRY(ulyxRuntimeEnter(rt, ulyxOpenOrClosed));
+  ulyxPlanRelease(plan);
+  return ulyxRuntimeLeave(rt, ulyxSuccess);
+}
+
+static ulyxResult_t enterPlan(ulyxPlan_t plan) {
+  ULYX_TRY(ulyxPlanCheckHandle(plan));
+  return ulyxRuntimeEnter(plan->rt, ulyxOpenOnly);
+}
+
+ulyxResult_t ulyxPlanGetInfo(ulyxPlan_t plan, ulyxPlanInfo_t* info) {
+  ULYX_TRY(enterPlan(plan));
+  const ulyxResult_t result = ulyxCheckStruct(info, sizeof *info, ULYX_PLAN_INFO_MAGIC, "info");
+  if (result != ulyxSuccess) return ulyxRuntimeLeave(plan->rt, result);
+  const ulyxTransport* const transport = plan->rt->transport;
+  const ulyxGeometry* const geometry = &plan->geometry;
+  const int rank = transport->rank, nRanks = transport->nRanks;
+  info->rank = rank;
+  info->nRanks = nRanks;
+  info->transport = (int)transport->ops->kind;
+  info->type = geometry->type;
+  info->elementBytes = geometry->elementBytes;
+  info->tokens = geometry->tokens;
+  info->heads = geometry->heads;
+  info->kvHeads = geometry->kvHeads;
+  info->headDim = geometry->headDim;
+  info->valueDim = geometry->valueDim;
+  info->batch = geometry->batch;
+  info->tokenRange = geometry->tokenRanges[rank];
+  info->headRange = geometry->headRanges[rank];
+  info->kvHeadRange = geometry->kvHeadRanges[rank];
+  info->tokenCount = ulyxRangeLength(info->tokenRange);
+  info->headCount = ulyxRangeLength(info->headRange);
+  info->kvHeadCount = ulyxRangeLength(info->kvHeadRange);
+  info->tokenRanges = geometry->tokenRanges;
+  info->headRanges = geometry->headRanges;
+  info->kvHeadRanges = geometry->kvHeadRanges;
+  info->tokenCounts = plan->counts;
+  info->headCounts = plan->counts + nRanks;
+  info->kvHeadCounts = plan->counts + 2 * nRanks;
+  info->seqToHeadsSendBytes = plan->ops[ulyxOpSeqToHeads].sendBytes;
+  info->seqToHeadsRecvBytes = plan->ops[ulyxOpSeqToHeads].recvBytes;
+  info->headsToSeqSendBytes = plan->ops[ulyxOpHeadsToSeq].sendBytes;
+  info->headsToSeqRecvBytes = plan->ops[ulyxOpHeadsToSeq].recvBytes;
+  info->arenaBytes = plan->arenaBytes;
+  info->signature = geometry->signature;
+  return ulyxRuntimeLeave(plan->rt, ulyxSuccess);
+}
+
+static void giveQkv(const ulyxExpected* expected, int count, ulyxQkv_t* qkv) {
+  if (qkv == NULL) return;
+  *qkv = (ulyxQkv_t)ULYX_QKV_INITIALIZER;
+  qkv->q = expected[0].tensor;
+  if (count == 1) return;
+  qkv->k = expected[1].tensor;
+  qkv->v = expected[2].tensor;
+}
+
+ulyxResult_t ulyxPlanGetQkv(ulyxPlan_t plan, ulyxQkv_t* in, ulyxQkv_t* out) {
+  ULYX_TRY(enterPlan(plan));
+  const ulyxPlanOp* const op = &plan->ops[ulyxOpSeqToHeads];
+  giveQkv(op->in, op->inCount, in);
+  giveQkv(op->out, op->outCount, out);
+  return ulyxRuntimeLeave(plan->rt, ulyxSuccess);
+}
+
+ulyxResult_t ulyxPlanGetOutput(ulyxPlan_t plan, ulyxTensor_t* in, ulyxTensor_t* out) {
+  ULYX_TRY(enterPlan(plan));
+  const ulyxPlanOp* const op = &plan->ops[ulyxOpHeadsToSeq];
+  if (in != NULL) *in = op->in[0].tensor;
+  if (out != NULL) *out = op->out[0].tensor;
+  return ulyxRuntimeLeave(plan->rt, ulyxSuccess);
+}
+
+ulyxResult_t ulyxSeqToHeads(ulyxPlan_t plan, const ulyxQkv_t* in, const ulyxQkv_t* out, ulyxStream_t stream) {
+  ULYX_TRY(enterPlan(plan));
+  if (in == NULL || out == NULL) {
+    return ulyxRuntimeLeave(plan->rt, ulyxFail(ulyxInvalidArgument, "%s is NULL", in == NULL ? "in" : "out"));
+  }
+  const ulyxTensor_t* const ins[ULYX_MAX_BUFFERS] = {&in->q, &in->k, &in->v};
+  const ulyxTensor_t* const outs[ULYX_MAX_BUFFERS] = {&out->q, &out->k, &out->v};
+  return ulyxRuntimeLeave(plan->rt, ulyxPlanRun(plan, ulyxOpSeqToHeads, ins, outs, stream));
+}
+
+ulyxResult_t ulyxHeadsToSeq(ulyxPlan_t plan, const ulyxTensor_t* in, const ulyxTensor_t* out, ulyxStream_t stream) {
+  ULYX_TRY(enterPlan(plan));
+  return ulyxRuntimeLeave(plan->rt, ulyxPlanRun(plan, ulyxOpHeadsToSeq, &in, &out, stream));
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+#include "arena.h"
+
+#include <stdlib.h>
+
+#include "check.h"
+
+/* Every rank's word for this rank's, one after another in all[nRanks]. */
+static ulyxResult_t gatherWord(ulyxNcclWorld* world, int64_t mine, int64_t** all) {
+  void* words = NULL;
+  ULYX_TRY(ulyxAllocate(&words, (size_t)world->nRanks, sizeof(int64_t), "words of all ranks"));
+  const ulyxResult_t result = ulyxNcclWorldGather(world, &mine, 1, words);
+  if (result != ulyxSuccess) {
+    free(words);
+    return result;
+  }
+  *all = words;
+  return ulyxSuccess;
+}
+
+static ulyxResult_t largestWord(ulyxNcclWorld* world, int64_t mine, int64_t* largest) {
+  int64_t* all = NULL;
+  ULYX_TRY(gatherWord(world, mine, &all));
+  *largest = all[0];
+  for (int rank = 1; rank < world->nRanks; ++rank) *largest = ulyxMax64(*largest, all[rank]);
+  free(all);
+  return ulyxSuccess;
+}
+
+/* No rank goes on to register what another could not allocate. */
+static ulyxResult_t agreeOnSuccess(ulyxNcclWorld* world, ulyxResult_t mine, int64_t bytes) {
+  int64_t* all = NULL;
+  ULYX_TRY(gatherWord(world, mine, &all));
+  ulyxResult_t result = mine;
+  for (int rank = 0; rank < world->nRanks && result == ulyxSuccess; ++rank) {
+    if (all[rank] == ulyxSuccess) continue;
+    result = ulyxFail((ulyxResult_t)all[rank], "rank %d could not allocate %lld bytes of device memory", rank,
+                      (long long)bytes);
+  }
+  free(all);
+  return result;
+}
+
+static ulyxResult_t allocate(ulyxNcclWorld* world, int64_t bytes, ulyxArena** created) {
+  void* memory = NULL;
+  ULYX_TRY(ulyxAllocate(&memory, 1, sizeof(ulyxArena), "an arena"));
+  ulyxArena* const arena = memory;
+  const ncclResult_t error = ncclMemAlloc((void**)&arena->data, (size_t)bytes);
+  if (error != ncclSuccess) {
+    free(arena);
+    return ulyxFail((ulyxResult_t)error, "rank %d could not allocate %lld bytes of device memory: %s", world->rank,
+                    (long long)bytes, ncclGetLastError(world->comm));
+  }
+  arena->bytes = bytes;
+  *created = arena;
+  return ulyxSuccess;
+}
+
+ulyxResult_t ulyxArenaCreate(ulyxNcclWorld* world, int64_t bytes, ulyxArena** created) {
+  int64_t largest = 0;
+  ulyxArena* arena = NULL;
+  ULYX_TRY(largestWord(world, bytes, &largest));
+  largest = ulyxAlignUp(ulyxMax64(largest, 1), NCCL_WIN_REQUIRED_ALIGNMENT);
+  ulyxResult_t result = allocate(world, largest, &arena);
+  ULYX_TRY_GOTO(agreeOnSuccess(world, result, largest), destroyArena);
+  if (world->nRanks > 1) {
+    ULYX_TRY_GOTO(ULYX_NCCL(world->comm, ncclCommWindowRegister(world->comm, arena->data, (size_t)largest,
+                                                                &arena->window, NCCL_WIN_DEFAULT)),
+                  destroyArena);
+    ULYX_TRY_GOTO(ulyxNcclWorldWarm(world, arena->data, largest), destroyArena);
+  }
+  *created = arena;
+  return ulyxSuccess;
+
+destroyArena:
+  if (arena != NULL) (void)ulyxArenaDestroy(world, arena);
+  return result;
+}
+
+ulyxResult_t ulyxArenaDestroy(ulyxNcclWorld* world, ulyxArena* arena) {
+  ulyxResult_t result = ulyxSuccess;
+  if (arena->window != NULL) {
+    result = ULYX_NCCL(world->comm, ncclCommWindowDeregister(world->comm, arena->window));
+  }
+  const ulyxResult_t freed = ULYX_NCCL(world->comm, ncclMemFree(arena->data));
+  free(arena);
+  return result != ulyxSuccess ? result : freed;
+}

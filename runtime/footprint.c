@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+#include "footprint.h"
+
+#include "check.h"
+#include "status.h"
+#include "wire.h"
+
+ulyxResult_t ulyxFootprintPairBytes(const ulyxGeometry* geometry, ulyxOp_t op, int src, int dst, int64_t* bytes) {
+  ulyxCopyList list = {0};
+  const ulyxResult_t result = ulyxOperations[op].list(geometry, src, dst, &list);
+  if (result == ulyxSuccess) *bytes = ulyxCopiesBytes(list.copies, list.count);
+  ulyxCopyListFree(&list);
+  return result;
+}
+
+static ulyxResult_t operationArenaBytes(const ulyxGeometry* geometry, int op, int rank, int64_t* bytes) {
+  ulyxPhase phase;
+  ulyxWire wire;
+  ULYX_TRY(ulyxPhaseBuild(geometry, ulyxOperations[op].list, rank, &phase));
+  const ulyxResult_t result = ulyxWireBuild(&phase, &wire);
+  if (result == ulyxSuccess) {
+    *bytes = wire.arenaBytes;
+    ulyxWireFree(&wire);
+  }
+  ulyxPhaseFree(&phase);
+  return result;
+}
+
+ulyxResult_t ulyxFootprintArenaBytes(const ulyxGeometry* geometry, int rank, int64_t* bytes) {
+  int64_t largest = 0;
+  for (int op = 0; op < ULYX_OP_COUNT; ++op) {
+    int64_t needed = 0;
+    ULYX_TRY(operationArenaBytes(geometry, op, rank, &needed));
+    largest = ulyxMax64(largest, needed);
+  }
+  *bytes = largest;
+  return ulyxSuccess;
+}

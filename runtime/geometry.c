@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: MIT */
+#include "geometry.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "partition.h"
+#include "status.h"
+
+/* All tensors of all ranks together: far enough below 2^63 that sums of offsets and paddings cannot pass it. */
+#define MAX_TOTAL_BYTES (INT64_C(1) << 60)
+
+static int64_t typeBytes(int type) {
+  switch (type) {
+    case ulyxInt8:
+    case ulyxUint8:
+    case ulyxFloat8e4m3:
+    case ulyxFloat8e5m2:
+    case ulyxBool:
+      return 1;
+    case ulyxFloat16:
+    case ulyxBfloat16:
+    case ulyxInt16:
+    case ulyxUint16:
+      return 2;
+    case ulyxInt32:
+    case ulyxUint32:
+    case ulyxFloat32:
+      return 4;
+    case ulyxInt64:
+    case ulyxUint64:
+    case ulyxFloat64:
+      return 8;
+    default:
+      return 0;
+  }
+}
+
+static ulyxResult_t resolveType(const ulyxShape_t* shape, ulyxGeometry* geometry) {
+  const int64_t natural = typeBytes(shape->type);
+  if (shape->elementBytes < 0) {
+    return ulyxFail(ulyxInvalidArgument, "shape.elementBytes is %d, expected 0 or more", shape->elementBytes);
+  }
+  if (shape->type == ulyxOpaque) {
+    if (shape->elementBytes == 0) {
+      return ulyxFail(ulyxInvalidArgument,
+                      "shape.elementBytes is 0, but ulyxOpaque elements have no size of their own");
+    }
+  } else if (natural == 0) {
+    return ulyxFail(ulyxInvalidArgument, "shape.type is %d, which is no ulyxDataType_t", shape->type);
+  } else if (shape->elementBytes != 0 && shape->elementBytes != natural) {
+    return ulyxFail(ulyxInvalidArgument, "shape.elementBytes is %d, but type %d has %" PRId64, shape->elementBytes,
+                    shape->type, natural);
+  }
+  geometry->type = shape->type;
+  geometry->elementBytes = shape->elementBytes != 0 ? shape->elementBytes : natural;
+  return ulyxSuccess;
+}
+
+static ulyxResult_t checkAtLeast(const char* field, int64_t given, int64_t least) {
+  if (given >= least) return ulyxSuccess;
+  return ulyxFail(ulyxInvalidArgument, "shape.%s is %" PRId64 ", expected %" PRId64 " or more", field, given, least);
+}
+
+static ulyxResult_t checkFlag(const char* field, int given) {
+  if (given == 0 || given == 1) return ulyxSuccess;
+  return ulyxFail(ulyxInvalidArgument, "shape.%s is %d, expected 0 or 1", field, given);
+}
+
+static ulyxResult_t resolveExtents(const ulyxShape_t* shape, ulyxGeometry* geometry) {
+  ULYX_TRY(checkAtLeast("tokens", shape->tokens, 0));
+  ULYX_TRY(checkAtLeast("heads", shape->heads, 1));
+  ULYX_TRY(checkAtLeast("kvHeads", shape->kvHeads, 0));
+  ULYX_TRY(checkAtLeast("headDim", shape->headDim, 1));
+  ULYX_TRY(checkAtLeast("valueDim", shape->valueDim, 0));
+  ULYX_TRY(checkAtLeast("batch", shape->batch, 0));
+  ULYX_TRY(checkFlag("seqOrder", shape->seqOrder));
+  ULYX_TRY(checkFlag("headsOrder", shape->headsOrder));
+  ULYX_TRY(checkFlag("packedIn", shape->packedIn));
+  ULYX_TRY(checkFlag("packedOut", shape->packedOut));
+  geometry->tokens = shape->tokens;
+  geometry->heads = shape->heads;
+  geometry->kvHeads = shape->kvHeads != 0 ? shape->kvHeads : shape->heads;
+  geometry->headDim = shape->headDim;
+  geometry->valueDim = shape->valueDim != 0 ? shape->valueDim : shape->headDim;
+  geometry->batch = shape->batch != 0 ? shape->batch : 1;
+  geometry->order[ulyxSideSeq] = shape->seqOrder;
+  geometry->order[ulyxSideHeads] = shape->headsOrder;
+  geometry->packed[ulyxSideSeq] = shape->packedIn == 1;
+  geometry->packed[ulyxSideHeads] = shape->packedOut == 1;
+  if (geometry->heads % geometry->kvHeads != 0) {
+    return ulyxFail(ulyxInvalidArgument,
+                    "shape.heads is %" PRId64 ", which shape.kvHeads = %" PRId64
+                    " does not divide: every key/value head serves the same number of query heads",
+                    geometry->heads, geometry->kvHeads);
+  }
+  return ulyxSuccess;
+}
+
+static ulyxResult_t resolveRanges(const ulyxShape_t* shape, ulyxGeometry* geometry) {
+  const int nRanks = geometry->nRanks;
+  if (shape->tokenCounts != NULL) {
+    ULYX_TRY(ulyxPartitionCounts(shape->tokenCounts, nRanks, "tokens", geometry->tokenRanges));
+    const int64_t sum = geometry->tokenRanges[nRanks - 1].stop;
+    if (shape->tokens != 0 && shape->tokens != sum) {
+      return ulyxFail(ulyxInvalidArgument, "shape.tokens is %" PRId64 ", but tokenCounts add up to %" PRId64,
+                      shape->tokens, sum);
+    }
+    geometry->tokens = sum;
+  } else {
+    ULYX_TRY(ulyxPartitionBalanced(geometry->tokens, nRanks, "tokens", geometry->tokenRanges));
+  }
+  if (shape->headCounts != NULL) {
+    ULYX_TRY(ulyxPartitionCounts(shape->headCounts, nRanks, "heads", geometry->headRanges));
+    const int64_t sum = geometry->headRanges[nRanks - 1].stop;
+    if (sum != geometry->heads) {
+      return ulyxFail(ulyxInvalidArgument, "shape.heads is %" PRId64 ", but headCounts add up to %" PRId64,
+                      geometry->heads, sum);
+    }
+  } else {
+    ULYX_TRY(ulyxPartitionBalanced(geometry->heads, nRanks, "heads", geometry->headRanges));
+  }
+  for (int rank = 0; rank < nRanks; ++rank) {
+    geometry->kvHeadRanges[rank] = ulyxPartitionKvHeads(geometry->heads, geometry->kvHeads, geometry->headRanges[rank]);
+  }
+  return ulyxSuccess;
+}
+
+static const char* const strideNames[ulyxSideCount][ulyxRoleCount] = {{"qIn", "kIn", "vIn", "oOut"},
+                                                                      {"qOut", "kOut", "vOut", "oIn"}};
+
+static ulyxResult_t resolveStrides(const ulyxShape_t* shape, ulyxGeometry* geometry) {
+  const ulyxStrides_t given[ulyxSideCount][ulyxRoleCount] = {{shape->qIn, shape->kIn, shape->vIn, shape->oOut},
+                                                             {shape->qOut, shape->kOut, shape->vOut, shape->oIn}};
+  memcpy(geometry->strides, given, sizeof given);
+  for (int side = 0; side < ulyxSideCount; ++side) {
+    for (int role = 0; role < ulyxRoleCount; ++role) {
+      const ulyxStrides_t strides = given[side][role];
+      const int64_t smallest = ulyxMin64(strides.batch, ulyxMin64(strides.token, strides.head));
+      if (smallest < 0) {
+        return ulyxFail(ulyxInvalidArgument, "shape.%s has a stride of %" PRId64 ", expected 0 (dense) or more",
+                        strideNames[side][role], smallest);
+      }
+    }
+  }
+  return ulyxSuccess;
+}
+
+static int64_t roleDim(const ulyxGeometry* geometry, ulyxRole role) {
+  return role == ulyxRoleQ || role == ulyxRoleK ? geometry->headDim : geometry->valueDim;
+}
+
+static bool isKv(ulyxRole role) {
+  return role == ulyxRoleK || role == ulyxRoleV;
+}
+
+ulyxRange_t ulyxGeometryHeadRange(const ulyxGeometry* geometry, ulyxRole role, int rank) {
+  return isKv(role) ? geometry->kvHeadRanges[rank] : geometry->headRanges[rank];
+}
+
+static int64_t headsOnSide(const ulyxGeometry* geometry, ulyxSide side, ulyxRole role, int rank) {
+  if (side == ulyxSideHeads) return ulyxRangeLength(ulyxGeometryHeadRange(geometry, role, rank));
+  return isKv(role) ? geometry->kvHeads : geometry->heads;
+}
+
+static int64_t tokensOnSide(const ulyxGeometry* geometry, ulyxSide side, int rank) {
+  return side == ulyxSideHeads ? geometry->tokens : ulyxRangeLength(geometry->tokenRanges[rank]);
+}
+
+static bool isPacked(const ulyxGeometry* geometry, ulyxSide side, ulyxRole role) {
+  return geometry->packed[side] && role != ulyxRoleO;
+}
+
+/* A packed row seen as one head. */
+static int64_t packedRowBytes(const ulyxGeometry* geometry, ulyxSide side, int rank) {
+  const int64_t queryBytes = headsOnSide(geometry, side, ulyxRoleQ, rank) * geometry->headDim;
+  const int64_t kvBytes = headsOnSide(geometry, side, ulyxRoleK, rank) * (geometry->headDim + geometry->valueDim);
+  return (queryBytes + kvBytes) * geometry->elementBytes;
+}
+
+/* Fills strides that the shape leaves at 0. False on overflow. */
+static bool fillStrides(const ulyxGeometry* geometry, ulyxSide side, ulyxStrides_t given, int64_t rowBytes,
+                        ulyxView* view) {
+  const int64_t bytes = geometry->elementBytes;
+  view->batchStride = view->tokenStride = 0;
+  if (!ulyxMulFits(given.token, bytes, &view->tokenStride)) return false;
+  if (!ulyxMulFits(given.batch, bytes, &view->batchStride)) return false;
+  if (geometry->order[side] == ulyxBatchFirst) {
+    if (given.token == 0) view->tokenStride = rowBytes;
+    if (given.batch == 0 && !ulyxMulFits(view->tokens, view->tokenStride, &view->batchStride)) return false;
+  } else {
+    if (given.batch == 0) view->batchStride = rowBytes;
+    if (given.token == 0 && !ulyxMulFits(view->batches, view->batchStride, &view->tokenStride)) return false;
+  }
+  return true;
+}
+
+/* A packed tensor as a whole: one head as wide as its row. */
+static bool packedView(const ulyxGeometry* geometry, ulyxSide side, int rank, ulyxView* view) {
+  const int64_t rowBytes = packedRowBytes(geometry, side, rank);
+  *view = (ulyxView){.batches = geometry->batch,
+                     .tokens = tokensOnSide(geometry, side, rank),
+                     .heads = rowBytes > 0 ? 1 : 0,
+                     .headBytes = rowBytes,
+                     .headStride = rowBytes};
+  return fillStrides(geometry, side, geometry->strides[side][ulyxRoleQ], rowBytes, view);
+}
+
+static bool makeView(const ulyxGeometry* geometry, ulyxSide side, ulyxRole role, int rank, ulyxView* view) {
+  const int64_t bytes = geometry->elementBytes;
+  const int64_t headBytes = roleDim(geometry, role) * bytes;
+  *view = (ulyxView){.batches = geometry->batch,
+                     .tokens = tokensOnSide(geometry, side, rank),
+                     .heads = headsOnSide(geometry, side, role, rank),
+                     .headBytes = headBytes,
+                     .headStride = headBytes};
+  if (isPacked(geometry, side, role)) {
+    const int64_t queryBytes = headsOnSide(geometry, side, ulyxRoleQ, rank) * geometry->headDim * bytes;
+    const int64_t keyBytes = headsOnSide(geometry, side, ulyxRoleK, rank) * geometry->headDim * bytes;
+    view->offset = role == ulyxRoleQ ? 0 : role == ulyxRoleK ? queryBytes : queryBytes + keyBytes;
+    return fillStrides(geometry, side, geometry->strides[side][ulyxRoleQ], packedRowBytes(geometry, side, rank), view);
+  }
+  view->buffer = role == ulyxRoleO ? 0 : (int)role;
+  const ulyxStrides_t given = geometry->strides[side][role];
+  if (given.head != 0 && !ulyxMulFits(given.head, bytes, &view->headStride)) return false;
+  int64_t rowBytes = 0;
+  if (!ulyxMulFits(view->heads, view->headStride, &rowBytes)) return false;
+  return fillStrides(geometry, side, given, rowBytes, view);
+}
+
+ulyxView ulyxGeometryView(const ulyxGeometry* geometry, ulyxSide side, ulyxRole role, int rank) {
+  ulyxView view;
+  (void)makeView(geometry, side, role, rank, &view); /* resolving has seen that it fits */
+  return view;
+}
+
+typedef struct Dimension {
+  const char* name;
+  int64_t extent, stride;
+} Dimension;
+
+/* Bytes to the end of a view's last element; refuses elements that share memory. */
+static ulyxResult_t viewSpan(const ulyxView* view, const char* name, int rank, int64_t* spanBytes) {
+  *spanBytes = 0;
+  if (view->batches == 0 || view->tokens == 0 || view->heads == 0) return ulyxSuccess;
+  Dimension dims[3] = {{"head", view->heads, view->headStride},
+                       {"token", view->tokens, view->tokenStride},
+                       {"batch", view->batches, view->batchStride}};
+  for (int i = 1; i < 3; ++i) { /* innermost first */
+    for (int j = i; j > 0 && dims[j].stride < dims[j - 1].stride; --j) {
+      const Dimension swapped = dims[j];
+      dims[j] = dims[j - 1];
+      dims[j - 1] = swapped;
+    }
+  }
+  int64_t span = view->headBytes;
+  for (int i = 0; i < 3; ++i) {
+    if (dims[i].extent == 1) continue;
+    if (dims[i].stride < span) {
+      return ulyxFail(ulyxInvalidArgument,
+                      "shape.%s: on rank %d the %s stride is %" PRId64 " bytes, but what it steps over has %" PRId64
+                      "; elements of one tensor must not share memory",
+                      name, rank, dims[i].name, dims[i].stride, span);
+    }
+    int64_t outer = 0;
+    if (!ulyxMulFits(dims[i].extent - 1, dims[i].stride, &outer) || !ulyxAddFits(span, outer, &span)) {
+      return ulyxFail(ulyxInvalidArgument, "shape.%s: rank %d's tensor passes 2^63 bytes", name, rank);
+    }
+  }
+  *spanBytes = span;
+  return ulyxSuccess;
+}
+
+static ulyxResult_t checkSpans(const ulyxGeometry* geometry) {
+  int64_t total = 0;
+  for (int side = 0; side < ulyxSideCount; ++side) {
+    for (int role = 0; role < ulyxRoleCount; ++role) {
+      const bool packed = isPacked(geometry, (ulyxSide)side, (ulyxRole)role);
+      if (packed && role != ulyxRoleQ) continue; /* counted with q */
+      const char* const name = strideNames[side][role];
+      for (int rank = 0; rank < geometry->nRanks; ++rank) {
+        ulyxView view;
+        const bool fits = packed ? packedView(geometry, (ulyxSide)side, rank, &view)
+                                 : makeView(geometry, (ulyxSide)side, (ulyxRole)role, rank, &view);
+        if (!fits) return ulyxFail(ulyxInvalidArgument, "shape.%s: rank %d's tensor passes 2^63 bytes", name, rank);
+        int64_t span = 0;
+        ULYX_TRY(viewSpan(&view, name, rank, &span));
+        if (span > MAX_TOTAL_BYTES - total) {
+          return ulyxFail(ulyxInvalidArgument,
+                          "shape: its tensors pass %" PRId64 " bytes over all ranks (%s of rank %d)", MAX_TOTAL_BYTES,
+                          name, rank);
+        }
+        total += span;
+      }
+    }
+  }
+  return ulyxSuccess;
+}
+
+int64_t ulyxGeometrySpanBytes(const ulyxGeometry* geometry, ulyxSide side, ulyxRole role, int rank) {
+  const bool packed = isPacked(geometry, side, role);
+  if (packed && role != ulyxRoleQ) return 0;
+  ulyxView view;
+  (void)(packed ? packedView(geometry, side, rank, &view) : makeView(geometry, side, role, rank, &view));
+  int64_t span = 0;
+  (void)viewSpan(&view, strideNames[side][role], rank, &span); /* resolving has seen that it fits */
+  return span;
+}
+
+/* The widest row: every head of every role. Checked first, so that later products of heads and dims fit. */
+static ulyxResult_t checkRow(const ulyxGeometry* geometry) {
+  int64_t elements = 0, kvElements = 0, bothDims = 0, bytes = 0;
+  const bool fits =
+      ulyxAddFits(geometry->headDim, geometry->valueDim, &bothDims) &&
+      ulyxMulFits(geometry->heads, bothDims, &elements) && ulyxMulFits(geometry->kvHeads, bothDims, &kvElements) &&
+      ulyxAddFits(elements, kvElements, &elements) && ulyxMulFits(elements, geometry->elementBytes, &bytes);
+  if (fits && bytes <= MAX_TOTAL_BYTES) return ulyxSuccess;
+  return ulyxFail(ulyxInvalidArgument,
+                  "shape: heads %" PRId64 " + kvHeads %" PRId64 " of dims %" PRId64 " and %" PRId64 " x %" PRId64
+                  " bytes make a token of more than %" PRId64 " bytes",
+                  geometry->heads, geometry->kvHeads, geometry->headDim, geometry->valueDim, geometry->elementBytes,
+                  MAX_TOTAL_BYTES);
+}
+
+/* FNV-1a over words. */
+static uint64_t hashWords(uint64_t hash, const int64_t* words, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    for (int byte = 0; byte < 8; ++byte) {
+      hash = (hash ^ (((uint64_t)words[i] >> (8 * byte)) & 0xff)) * UINT64_C(0x100000001b3);
+    }
+  }
+  return hash;
+}
+
+static uint64_t signatureOf(const ulyxGeometry* geometry) {
+  const int64_t scalars[] = {geometry->nRanks,
+                             geometry->type,
+                             geometry->elementBytes,
+                             geometry->tokens,
+                             geometry->heads,
+                             geometry->kvHeads,
+                             geometry->headDim,
+                             geometry->valueDim,
+                             geometry->batch,
+                             geometry->order[ulyxSideSeq],
+                             geometry->order[ulyxSideHeads],
+                             geometry->packed[ulyxSideSeq],
+                             geometry->packed[ulyxSideHeads]};
+  uint64_t hash = hashWords(UINT64_C(0xcbf29ce484222325), scalars, sizeof scalars / sizeof scalars[0]);
+  hash = hashWords(hash, &geometry->strides[0][0].batch, sizeof geometry->strides / sizeof(int64_t));
+  hash = hashWords(hash, &geometry->tokenRanges[0].start, 2 * (size_t)geometry->nRanks);
+  return hashWords(hash, &geometry->headRanges[0].start, 2 * (size_t)geometry->nRanks);
+}
+
+ulyxResult_t ulyxGeometryResolve(const ulyxShape_t* shape, int nRanks, ulyxGeometry* geometry) {
+  ULYX_TRY(ulyxCheckStruct(shape, sizeof *shape, ULYX_SHAPE_MAGIC, "shape"));
+  if (nRanks < 1) return ulyxFail(ulyxInvalidArgument, "nRanks is %d, expected 1 or more", nRanks);
+  *geometry = (ulyxGeometry){.nRanks = nRanks};
+  ULYX_TRY(resolveType(shape, geometry));
+  ULYX_TRY(resolveExtents(shape, geometry));
+  ULYX_TRY(checkRow(geometry));
+  ULYX_TRY(resolveStrides(shape, geometry));
+  void* ranges = NULL;
+  ULYX_TRY(ulyxAllocate(&ranges, 3 * (size_t)nRanks, sizeof(ulyxRange_t), "ranges"));
+  geometry->tokenRanges = ranges;
+  geometry->headRanges = geometry->tokenRanges + nRanks;
+  geometry->kvHeadRanges = geometry->headRanges + nRanks;
+  ulyxResult_t result = ulyxSuccess;
+  ULYX_TRY_GOTO(resolveRanges(shape, geometry), freeRanges);
+  ULYX_TRY_GOTO(checkSpans(geometry), freeRanges);
+  geometry->signature = signatureOf(geometry);
+  return ulyxSuccess;
+
+freeRanges:
+  ulyxGeometryFree(geometry);
+  return result;
+}
+
+void ulyxGeometryFree(ulyxGeometry* geometry) {
+  free(geometry->tokenRanges);
+  *geometry = (ulyxGeometry){0};
+}

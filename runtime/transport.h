@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A transport makes the copies of a phase happen. It knows buffers and ranks, and nothing of attention. One
+ * object is one rank's end; the runtime holds it and calls it from one thread at a time. */
+#ifndef ULYX_RUNTIME_TRANSPORT_H_
+#define ULYX_RUNTIME_TRANSPORT_H_
+
+#include "config.h"
+#include "plan.h"
+
+typedef struct ulyxTransport ulyxTransport;
+
+/* One exchange: a phase, what the transport made of it, and this rank's buffers. */
+typedef struct ulyxExchange {
+  const char* operation;
+  uint64_t signature; /* equal on ranks that mean the same exchange */
+  const ulyxPhase* phase;
+  const void* prepared;
+  void* const* src; /* base addresses, by the copies' srcBuffer */
+  void* const* dst;
+  ulyxStream_t stream;
+} ulyxExchange;
+
+typedef struct ulyxTransportOps {
+  ulyxTransport_t kind;
+
+  /* What run will need besides the phase; host memory only. *arenaBytes is the staging it takes. */
+  ulyxResult_t (*prepare)(const ulyxPhase* phase, void** prepared, int64_t* arenaBytes);
+  void (*unprepare)(void* prepared);
+
+  /* Enqueues (loopback: makes) every copy of the phase. Collective. */
+  ulyxResult_t (*run)(ulyxTransport* transport, const ulyxExchange* exchange);
+
+  /* all[r * count + i] = rank r's mine[i]. Collective and blocking. */
+  ulyxResult_t (*gather)(ulyxTransport* transport, const int64_t* mine, int count, int64_t* all);
+
+  /* Whether an exchange could use this memory; `name` is for the error. */
+  ulyxResult_t (*checkMemory)(ulyxTransport* transport, const void* data, const char* name);
+
+  /* Collective and blocking. bytes differ between ranks, every rank gets the largest. */
+  ulyxResult_t (*memAlloc)(ulyxTransport* transport, int64_t bytes, void** data);
+  ulyxResult_t (*memFree)(ulyxTransport* transport, void* data);
+  ulyxResult_t (*reserve)(ulyxTransport* transport, int64_t bytes);
+
+  /* Waits for this rank's exchanges and frees everything, itself included, whatever it returns. */
+  ulyxResult_t (*destroy)(ulyxTransport* transport);
+} ulyxTransportOps;
+
+/* The part that every transport begins with. */
+struct ulyxTransport {
+  const ulyxTransportOps* ops;
+  int rank, nRanks;
+  int device;      /* -1 on the CPU */
+  int ncclVersion; /* 0 without */
+  int64_t arenaBytes;
+  const char* reason;
+};
+
+#define ULYX_LOOPBACK_MAX_RANKS 64
+
+/* All ranks of a world in this process: transports[nRanks] is written on success only. */
+ulyxResult_t ulyxLoopbackCreateLocal(const ulyxSettings* settings, int nRanks, ulyxTransport** transports);
+ulyxResult_t ulyxNcclCreateLocal(const ulyxSettings* settings, int nRanks, const int* devices,
+                                 ulyxTransport** transports);
+
+/* One rank, on the current device. In a build without CUDA these, and ulyxNcclCreateLocal, refuse. */
+ulyxResult_t ulyxNcclGetUniqueId(ulyxUniqueId_t* id);
+ulyxResult_t ulyxNcclCreate(const ulyxSettings* settings, int nRanks, ulyxUniqueId_t id, int rank,
+                            ulyxTransport** transport);
+ulyxResult_t ulyxNcclCreateFromComm(const ulyxSettings* settings, struct ncclComm* parent, ulyxTransport** transport);
+
+#endif /* ULYX_RUNTIME_TRANSPORT_H_ */

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Loopback: ranks are threads of one process and copies are memcpy. A rank publishes its source buffers, meets
+ * the others, pulls what is its own from theirs, and meets them again before anyone may reuse a source. It is
+ * the executable specification of the other transports. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "check.h"
+#include "status.h"
+#include "transport.h"
+
+/* What a rank shows the others between two meetings. Ranks mean the same call if `call` and `key` are equal. */
+typedef struct Slot {
+  const char* call;
+  uint64_t key; /* a plan's signature, or the words of an agreement */
+  const int64_t* words;
+  void* const* src;
+} Slot;
+
+typedef struct World {
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  int nRanks;
+  int timeoutMs;
+  int users; /* transports not yet destroyed */
+  int arrivals;
+  int64_t generation; /* meetings held */
+  bool arrived[ULYX_LOOPBACK_MAX_RANKS];
+  bool gone[ULYX_LOOPBACK_MAX_RANKS];
+  ulyxResult_t failed; /* sticks: ranks no longer agree on where they are */
+  char failure[ULYX_MESSAGE_BYTES];
+  Slot slots[ULYX_LOOPBACK_MAX_RANKS];
+} World;
+
+/* Memory from memAlloc, so that destroy can free what was left. */
+typedef struct Block {
+  struct Block* next;
+  void* data;
+} Block;
+
+typedef struct Loopback {
+  ulyxTransport base;
+  World* world;
+  Block* blocks;
+  int64_t exchanges;
+} Loopback;
+
+static void destroyWorld(World* world) {
+  pthread_cond_destroy(&world->changed);
+  pthread_mutex_destroy(&world->lock);
+  free(world);
+}
+
+static struct timespec deadlineAfter(int timeoutMs) {
+  struct timespec at;
+  clock_gettime(CLOCK_MONOTONIC, &at);
+  at.tv_sec += timeoutMs / 1000;
+  at.tv_nsec += (long)(timeoutMs % 1000) * 1000000L;
+  if (at.tv_nsec >= 1000000000L) {
+    at.tv_sec += 1;
+    at.tv_nsec -= 1000000000L;
+  }
+  return at;
+}
+
+/* Names the ranks for which `there` is false. */
+static void listMissing(const World* world, char* text, size_t bytes) {
+  size_t used = 0;
+  for (int rank = 0; rank < world->nRanks && used + 1 < bytes; ++rank) {
+    if (world->arrived[rank]) continue;
+    const int wrote = snprintf(text + used, bytes - used, "%s%d", used > 0 ? ", " : "", rank);
+    used += (size_t)wrote;
+  }
+}
+
+static bool absenteeIsGone(const World* world) {
+  for (int rank = 0; rank < world->nRanks; ++rank) {
+    if (world->gone[rank] && !world->arrived[rank]) return true;
+  }
+  return false;
+}
+
+static void failWorld(World* world, ulyxResult_t code, const char* what, int64_t exchange) {
+  char missing[256] = "";
+  listMissing(world, missing, sizeof missing);
+  if (code == ulyxTimeout) {
+    snprintf(world->failure, sizeof world->failure, "rank %s did not reach %s %lld within %d ms", missing, what,
+             (long long)exchange, world->timeoutMs);
+  } else {
+    snprintf(world->failure, sizeof world->failure, "rank %s was destroyed before it reached %s %lld", missing, what,
+             (long long)exchange);
+  }
+  world->failed = code;
+  pthread_cond_broadcast(&world->changed);
+}
+
+/* Waits until every rank has come. */
+static ulyxResult_t meet(Loopback* self, const char* what) {
+  World* const world = self->world;
+  const struct timespec deadline = deadlineAfter(world->timeoutMs);
+  pthread_mutex_lock(&world->lock);
+  const int64_t generation = world->generation;
+  if (world->failed == ulyxSuccess) {
+    world->arrived[self->base.rank] = true;
+    if (++world->arrivals == world->nRanks) {
+      world->arrivals = 0;
+      memset(world->arrived, 0, sizeof world->arrived);
+      ++world->generation;
+      pthread_cond_broadcast(&world->changed);
+    }
+  }
+  while (world->generation == generation && world->failed == ulyxSuccess) {
+    if (absenteeIsGone(world)) {
+      failWorld(world, ulyxRemoteError, what, self->exchanges);
+    } else if (world->timeoutMs == 0) {
+      pthread_cond_wait(&world->changed, &world->lock);
+    } else if (pthread_cond_timedwait(&world->changed, &world->lock, &deadline) == ETIMEDOUT &&
+               world->generation == generation && world->failed == ulyxSuccess) {
+      failWorld(world, ulyxTimeout, what, self->exchanges);
+    }
+  }
+  ulyxResult_t result = ulyxSuccess;
+  if (world->generation == generation) result = ulyxFail(world->failed, "%s", world->failure);
+  pthread_mutex_unlock(&world->lock);
+  return result;
+}
+
+/* Every rank sees the same slots, so every rank comes to the same verdict. */
+static ulyxResult_t compareSlots(const World* world, int64_t exchange) {
+  const Slot* const first = &world->slots[0];
+  for (int rank = 1; rank < world->nRanks; ++rank) {
+    const Slot* const slot = &world->slots[rank];
+    if (strcmp(slot->call, first->call) == 0 && slot->key == first->key) continue;
+    return ulyxFail(ulyxMismatch,
+                    "exchange %lld: rank 0 is at %s (%016llx), rank %d at %s (%016llx); nothing has moved",
+                    (long long)exchange, first->call, (unsigned long long)first->key, rank, slot->call,
+                    (unsigned long long)slot->key);
+  }
+  return ulyxSuccess;
+}
+
+static ulyxResult_t gather(ulyxTransport* transport, const int64_t* mine, int count, int64_t* all) {
+  Loopback* const self = (Loopback*)transport;
+  World* const world = self->world;
+  world->slots[transport->rank] = (Slot){.call = "an agreement", .key = (uint64_t)count, .words = mine};
+  ULYX_TRY(meet(self, "the agreement before exchange"));
+  const ulyxResult_t agreed = compareSlots(world, self->exchanges);
+  for (int rank = 0; agreed == ulyxSuccess && rank < transport->nRanks; ++rank) {
+    memcpy(all + (int64_t)rank * count, world->slots[rank].words, (size_t)count * sizeof *all);
+  }
+  ULYX_TRY(meet(self, "the end of the agreement before exchange"));
+  return agreed;
+}
+
+static void makeCopies(const ulyxCopy* copies, int64_t count, void* const* src, void* const* dst) {
+  for (int64_t i = 0; i < count; ++i) {
+    const ulyxCopy* const copy = &copies[i];
+    const unsigned char* from = (const unsigned char*)src[copy->srcBuffer] + copy->srcOffset;
+    unsigned char* to = (unsigned char*)dst[copy->dstBuffer] + copy->dstOffset;
+    for (int64_t row = 0; row < copy->rows; ++row) {
+      memcpy(to + row * copy->dstPitch, from + row * copy->srcPitch, (size_t)copy->rowBytes);
+    }
+  }
+}
+
+static ulyxResult_t run(ulyxTransport* transport, const ulyxExchange* exchange) {
+  Loopback* const self = (Loopback*)transport;
+  World* const world = self->world;
+  const ulyxPhase* const phase = exchange->phase;
+  world->slots[transport->rank] = (Slot){.call = exchange->operation, .key = exchange->signature, .src = exchange->src};
+  ULYX_TRY(meet(self, "exchange"));
+  const ulyxResult_t agreed = compareSlots(world, self->exchanges);
+  if (agreed == ulyxSuccess) {
+    for (int i = 0; i < transport->nRanks; ++i) {
+      const int peer = (transport->rank + i) % transport->nRanks; /* staggered, so that no source is crowded */
+      const int64_t* const start = peer == transport->rank ? phase->sendStart : phase->recvStart;
+      makeCopies(phase->copies + start[peer], start[peer + 1] - start[peer], world->slots[peer].src, exchange->dst);
+    }
+  }
+  ULYX_TRY(meet(self, "the end of exchange"));
+  ++self->exchanges;
+  return agreed;
+}
+
+static ulyxResult_t prepare(const ulyxPhase* phase, void** prepared, int64_t* arenaBytes) {
+  (void)phase;
+  *prepared = NULL;
+  *arenaBytes = 0;
+  return ulyxSuccess;
+}
+
+static void unprepare(void* prepared) {
+  (void)prepared;
+}
+
+static ulyxResult_t checkMemory(ulyxTransport* transport, const void* data, const char* name) {
+  (void)transport;
+  (void)data;
+  (void)name;
+  return ulyxSuccess; /* any address of this process may be host memory */
+}
+
+static ulyxResult_t memAlloc(ulyxTransport* transport, int64_t bytes, void** data) {
+  Loopback* const self = (Loopback*)transport;
+  int64_t asked[ULYX_LOOPBACK_MAX_RANKS];
+  ULYX_TRY(gather(transport, &bytes, 1, asked));
+  int64_t largest = 1;
+  for (int rank = 0; rank < transport->nRanks; ++rank) largest = ulyxMax64(largest, asked[rank]);
+  void *memory = NULL, *block = NULL;
+  const bool room = largest <= INT64_MAX / 2 &&
+                    (memory = aligned_alloc(256, (size_t)ulyxAlignUp(largest, 256))) != NULL &&
+                    (block = malloc(sizeof(Block))) != NULL;
+  const int64_t mine = room ? 1 : 0;
+  int64_t all[ULYX_LOOPBACK_MAX_RANKS];
+  ulyxResult_t result = ulyxSuccess;
+  ULYX_TRY_GOTO(gather(transport, &mine, 1, all), freeMemory);
+  for (int rank = 0; rank < transport->nRanks; ++rank) {
+    if (all[rank] == 1) continue;
+    result = ulyxFail(ulyxSystemError, "rank %d has no host memory for %lld bytes", rank, (long long)largest);
+    goto freeMemory;
+  }
+  *(Block*)block = (Block){self->blocks, memory};
+  self->blocks = block;
+  *data = memory;
+  return ulyxSuccess;
+
+freeMemory:
+  free(block);
+  free(memory);
+  return result;
+}
+
+static ulyxResult_t memFree(ulyxTransport* transport, void* data) {
+  Loopback* const self = (Loopback*)transport;
+  for (Block** link = &self->blocks; *link != NULL; link = &(*link)->next) {
+    Block* const block = *link;
+    if (block->data != data) continue;
+    *link = block->next;
+    free(block->data);
+    free(block);
+    return ulyxSuccess;
+  }
+  return ulyxFail(ulyxInvalidArgument, "%p is no memory from ulyxMemAlloc of this runtime", data);
+}
+
+static ulyxResult_t reserve(ulyxTransport* transport, int64_t bytes) {
+  (void)transport;
+  (void)bytes;
+  return ulyxSuccess;
+}
+
+static ulyxResult_t destroy(ulyxTransport* transport) {
+  Loopback* const self = (Loopback*)transport;
+  World* const world = self->world;
+  while (self->blocks != NULL) (void)memFree(transport, self->blocks->data);
+  pthread_mutex_lock(&world->lock);
+  world->gone[transport->rank] = true;
+  const int users = --world->users;
+  pthread_cond_broadcast(&world->changed);
+  pthread_mutex_unlock(&world->lock);
+  if (users == 0) destroyWorld(world);
+  free(self);
+  return ulyxSuccess;
+}
+
+static const ulyxTransportOps loopbackOps = {
+    .kind = ulyxTransportLoopback,
+    .prepare = prepare,
+    .unprepare = unprepare,
+    .run = run,
+    .gather = gather,
+    .checkMemory = checkMemory,
+    .memAlloc = memAlloc,
+    .memFree = memFree,
+    .reserve = reserve,
+    .destroy = destroy,
+};
+
+static ulyxResult_t createWorld(const ulyxSettings* settings, int nRanks, World** created) {
+  void* memory = NULL;
+  ULYX_TRY(ulyxAllocate(&memory, 1, sizeof(World), "a loopback world"));
+  World* const world = memory;
+  pthread_condattr_t monotonic;
+  if (pthread_mutex_init(&world->lock, NULL) != 0) goto freeMemory;
+  if (pthread_condattr_init(&monotonic) != 0) goto destroyLock;
+  const int failed = pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) != 0 ||
+                     pthread_cond_init(&world->changed, &monotonic) != 0;
+  pthread_condattr_destroy(&monotonic);
+  if (failed) goto destroyLock;
+  world->nRanks = world->users = nRanks;
+  world->timeoutMs = settings->timeoutMs;
+  *created = world;
+  return ulyxSuccess;
+
+destroyLock:
+  pthread_mutex_destroy(&world->lock);
+freeMemory:
+  free(world);
+  return ulyxFail(ulyxSystemError, "a lock of a loopback world could not be made");
+}
+
+ulyxResult_t ulyxLoopbackCreateLocal(const ulyxSettings* settings, int nRanks, ulyxTransport** transports) {
+  if (nRanks > ULYX_LOOPBACK_MAX_RANKS) {
+    return ulyxFail(ulyxInvalidArgument, "nRanks is %d, but loopback takes at most %d", nRanks,
+                    ULYX_LOOPBACK_MAX_RANKS);
+  }
+  World* world = NULL;
+  ulyxResult_t result = ulyxSuccess;
+  int made = 0;
+  Loopback* ranks[ULYX_LOOPBACK_MAX_RANKS];
+  ULYX_TRY(createWorld(settings, nRanks, &world));
+  for (; made < nRanks; ++made) {
+    void* memory = NULL;
+    ULYX_TRY_GOTO(ulyxAllocate(&memory, 1, sizeof(Loopback), "a loopback rank"), freeRanks);
+    ranks[made] = memory;
+    *ranks[made] = (Loopback){.base = {.ops = &loopbackOps,
+                                       .rank = made,
+                                       .nRanks = nRanks,
+                                       .device = -1,
+                                       .reason = "all ranks are threads of this process, on the CPU"},
+                              .world = world};
+  }
+  for (int rank = 0; rank < nRanks; ++rank) transports[rank] = &ranks[rank]->base;
+  return ulyxSuccess;
+
+freeRanks:
+  for (int rank = 0; rank < made; ++rank) free(ranks[rank]);
+  destroyWorld(world);
+  return result;
+}

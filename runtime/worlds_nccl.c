@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The ways into a world of GPUs: by unique id, from a caller's communicator, or all ranks in this process. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda_check.h"
+#include "transport_nccl.h"
+
+#define OLDEST_NCCL 22700 /* ncclCommWindowRegister */
+
+static ulyxResult_t checkNccl(void) {
+  int version = 0;
+  ULYX_TRY(ULYX_NCCL(NULL, ncclGetVersion(&version)));
+  if (version >= OLDEST_NCCL) return ulyxSuccess;
+  return ulyxFail(ulyxUnsupported, "the NCCL loaded has version %d, expected %d or newer", version, OLDEST_NCCL);
+}
+
+ulyxResult_t ulyxNcclGetUniqueId(ulyxUniqueId_t* id) {
+  _Static_assert(ULYX_UNIQUE_ID_BYTES == NCCL_UNIQUE_ID_BYTES, "an id is NCCL's");
+  ncclUniqueId made;
+  ULYX_TRY(checkNccl());
+  ULYX_TRY(ULYX_NCCL(NULL, ncclGetUniqueId(&made)));
+  memcpy(id->internal, made.internal, sizeof made.internal);
+  return ulyxSuccess;
+}
+
+ulyxResult_t ulyxNcclCreate(const ulyxSettings* settings, int nRanks, ulyxUniqueId_t id, int rank,
+                            ulyxTransport** transport) {
+  ncclUniqueId ncclId;
+  ncclComm_t comm = NULL;
+  memcpy(ncclId.internal, id.internal, sizeof ncclId.internal);
+  ULYX_TRY(checkNccl());
+  ULYX_TRY(ULYX_NCCL(NULL, ncclCommInitRank(&comm, nRanks, ncclId, rank)));
+  return ulyxNcclTransportCreate(settings, comm, transport);
+}
+
+ulyxResult_t ulyxNcclCreateFromComm(const ulyxSettings* settings, struct ncclComm* parent, ulyxTransport** transport) {
+  int rank = 0, device = 0, previous = 0;
+  ncclComm_t child = NULL;
+  ULYX_TRY(checkNccl());
+  ULYX_TRY(ULYX_NCCL(parent, ncclCommUserRank(parent, &rank)));
+  ULYX_TRY(ULYX_NCCL(parent, ncclCommCuDevice(parent, &device)));
+  ULYX_TRY(ulyxDeviceEnter(device, &previous));
+  ulyxResult_t result = ULYX_NCCL(parent, ncclCommSplit(parent, 0, rank, &child, NULL));
+  if (result == ulyxSuccess) result = ulyxNcclTransportCreate(settings, child, transport);
+  ulyxDeviceLeave(device, previous);
+  return result;
+}
+
+/* One rank's part of creating a local world: it blocks until all ranks have come, so each has a thread. None
+ * starts before all threads exist. */
+typedef struct Start {
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  enum { startWait, startGo, startGiveUp } order;
+} Start;
+
+typedef struct Job {
+  Start* start;
+  const ulyxSettings* settings;
+  ulyxUniqueId_t id;
+  int nRanks, rank, device;
+  ulyxTransport* transport;
+  ulyxResult_t result;
+  char message[ULYX_MESSAGE_BYTES];
+  pthread_t thread;
+} Job;
+
+static ulyxResult_t createRank(Job* job) {
+  ULYX_TRY(ULYX_CUDA(cudaSetDevice(job->device)));
+  return ulyxNcclCreate(job->settings, job->nRanks, job->id, job->rank, &job->transport);
+}
+
+static void* rankMain(void* argument) {
+  Job* const job = argument;
+  Start* const start = job->start;
+  pthread_mutex_lock(&start->lock);
+  while (start->order == startWait) pthread_cond_wait(&start->changed, &start->lock);
+  const bool go = start->order == startGo;
+  pthread_mutex_unlock(&start->lock);
+  if (!go) return NULL;
+  job->result = createRank(job);
+  if (job->result != ulyxSuccess) strcpy(job->message, ulyxThreadMessage());
+  return NULL;
+}
+
+static ulyxResult_t runJobs(Start* start, Job* jobs, int nRanks) {
+  int started = 0;
+  while (started < nRanks && pthread_create(&jobs[started].thread, NULL, rankMain, &jobs[started]) == 0) ++started;
+  pthread_mutex_lock(&start->lock);
+  start->order = started == nRanks ? startGo : startGiveUp;
+  pthread_cond_broadcast(&start->changed);
+  pthread_mutex_unlock(&start->lock);
+  for (int i = 0; i < started; ++i) pthread_join(jobs[i].thread, NULL);
+  if (started < nRanks) return ulyxFail(ulyxSystemError, "thread %d of %d could not be started", started, nRanks);
+  for (int i = 0; i < nRanks; ++i) {
+    if (jobs[i].result != ulyxSuccess) return ulyxFail(jobs[i].result, "rank %d: %s", i, jobs[i].message);
+  }
+  return ulyxSuccess;
+}
+
+static ulyxResult_t checkDevices(int nRanks, const int* devices) {
+  int count = 0;
+  ULYX_TRY(ULYX_CUDA(cudaGetDeviceCount(&count)));
+  for (int rank = 0; rank < nRanks; ++rank) {
+    if (devices[rank] < 0 || devices[rank] >= count) {
+      return ulyxFail(ulyxInvalidArgument, "devices[%d] is %d, expected 0 to %d", rank, devices[rank], count - 1);
+    }
+  }
+  return ulyxSuccess;
+}
+
+ulyxResult_t ulyxNcclCreateLocal(const ulyxSettings* settings, int nRanks, const int* devices,
+                                 ulyxTransport** transports) {
+  ulyxUniqueId_t id;
+  void* memory = NULL;
+  Start start = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, startWait};
+  ULYX_TRY(checkDevices(nRanks, devices));
+  ULYX_TRY(ulyxNcclGetUniqueId(&id));
+  ULYX_TRY(ulyxAllocate(&memory, (size_t)nRanks, sizeof(Job), "ranks to create"));
+  Job* const jobs = memory;
+  for (int rank = 0; rank < nRanks; ++rank) {
+    jobs[rank] =
+        (Job){.start = &start, .settings = settings, .id = id, .nRanks = nRanks, .rank = rank, .device = devices[rank]};
+  }
+  const ulyxResult_t result = runJobs(&start, jobs, nRanks);
+  for (int rank = 0; rank < nRanks; ++rank) {
+    ulyxTransport* const made = jobs[rank].transport;
+    if (result == ulyxSuccess) {
+      transports[rank] = made;
+    } else if (made != NULL) {
+      (void)made->ops->destroy(made);
+    }
+  }
+  free(jobs);
+  return result;
+}
