@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+#include "exchange.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "report.h"
+
+static bool allocSide(perfRank_t* me, bool symmetric, perfSide_t* side) {
+  /* In one process an allocation on one GPU may wait for all of them, so it must not meet a collective that
+   * waits for this rank. */
+  if (symmetric && !perfTeamBarrier(me->team, me->rank)) return false;
+  for (int i = 0; i < side->layout.nBuffers; i++) {
+    perfBuffer_t* buffer = &side->buffers[i];
+    const int64_t bytes = side->layout.bufferBytes[i] + 2 * PERF_CANARY_BYTES;
+    void* base = NULL;
+    if (symmetric) {
+      if (!perfUlyxOk(ulyxMemAlloc(me->rt, bytes, &base), me->rt, "ulyxMemAlloc")) return false;
+    } else {
+      if (!me->backend->alloc(me, bytes, &base)) return false;
+    }
+    *buffer = (perfBuffer_t){base, side->layout.bufferBytes[i], symmetric};
+  }
+  return true;
+}
+
+static void freeSide(perfRank_t* me, bool collective, perfSide_t* side) {
+  for (int i = PERF_MAX_TENSORS - 1; i >= 0; i--) {
+    perfBuffer_t* buffer = &side->buffers[i];
+    if (buffer->base == NULL) continue;
+    if (!buffer->symmetric) {
+      me->backend->release(me, buffer->base);
+    } else if (collective) {
+      (void)perfUlyxOk(ulyxMemFree(me->rt, buffer->base), me->rt, "ulyxMemFree");
+    }
+    buffer->base = NULL;
+  }
+}
+
+static void dataPointers(const perfSide_t* side, void* pointers[PERF_MAX_TENSORS]) {
+  for (int i = 0; i < PERF_MAX_TENSORS; i++) {
+    pointers[i] = side->buffers[i].base != NULL ? side->buffers[i].base + PERF_CANARY_BYTES : NULL;
+  }
+}
+
+bool perfExchangeCreate(perfRank_t* me, const perfOp_t* op, const perfStep_t* step, perfExchange_t* exchange) {
+  memset(exchange, 0, sizeof(*exchange));
+  exchange->me = me;
+  exchange->op = op;
+  const bool symmetric = me->options->memory == perfMemorySymmetric;
+  void* in[PERF_MAX_TENSORS];
+  void* out[PERF_MAX_TENSORS];
+  perfGeometry_t* geometries = calloc((size_t)me->nRanks, sizeof(*geometries));
+  if (geometries == NULL) {
+    perfError("out of memory for the geometry of %d ranks", me->nRanks);
+    return false;
+  }
+  const bool laidOut = perfGeometriesOfShape(&step->shape, me->nRanks, geometries);
+  if (laidOut) {
+    exchange->in.layout = op->layIn(&geometries[me->rank]);
+    exchange->out.layout = op->layOut(&geometries[me->rank]);
+  }
+  free(geometries);
+  if (!laidOut) return false;
+  if (!perfUlyxOk(ulyxPlanCreate(me->rt, &step->shape, &exchange->plan), me->rt, "ulyxPlanCreate")) return false;
+  if (!allocSide(me, symmetric && op->inputInSymmetric, &exchange->in)) return false;
+  if (!allocSide(me, symmetric, &exchange->out)) return false;
+  dataPointers(&exchange->in, in);
+  dataPointers(&exchange->out, out);
+  exchange->tensors.qkvIn = (ulyxQkv_t)ULYX_QKV_INITIALIZER;
+  exchange->tensors.qkvOut = (ulyxQkv_t)ULYX_QKV_INITIALIZER;
+  exchange->tensors.oIn = (ulyxTensor_t)ULYX_TENSOR_INITIALIZER;
+  exchange->tensors.oOut = (ulyxTensor_t)ULYX_TENSOR_INITIALIZER;
+  if (!perfUlyxOk(op->bind(exchange->plan, in, out, &exchange->tensors), me->rt, "the plan's tensors")) return false;
+  /* Also loads the backend's kernels, which could wait for an exchange that waits for this rank. */
+  return perfExchangeRefresh(exchange) && perfTeamBarrier(me->team, me->rank);
+}
+
+void perfExchangeDestroy(perfExchange_t* exchange, bool collective) {
+  freeSide(exchange->me, collective, &exchange->out);
+  freeSide(exchange->me, collective, &exchange->in);
+  (void)perfUlyxOk(ulyxPlanDestroy(exchange->plan), exchange->me->rt, "ulyxPlanDestroy");
+  exchange->plan = NULL;
+}
+
+bool perfExchangeRun(void* state, ulyxStream_t stream) {
+  const perfExchange_t* exchange = state;
+  return perfUlyxOk(exchange->op->run(exchange->plan, &exchange->tensors, stream), exchange->me->rt,
+                    exchange->op->call);
+}
+
+bool perfExchangeRefresh(void* state) {
+  perfExchange_t* exchange = state;
+  perfRank_t* me = exchange->me;
+  exchange->seed++;
+  for (int i = 0; i < exchange->in.layout.nViews; i++) {
+    const perfView_t* view = &exchange->in.layout.views[i];
+    unsigned char* data = exchange->in.buffers[view->buffer].base + PERF_CANARY_BYTES;
+    if (!me->backend->fill(me, data, view, exchange->seed)) return false;
+  }
+  for (int i = 0; i < exchange->out.layout.nBuffers; i++) {
+    const perfBuffer_t* buffer = &exchange->out.buffers[i];
+    if (!me->backend->poison(me, buffer->base, buffer->dataBytes + 2 * PERF_CANARY_BYTES)) return false;
+  }
+  return true;
+}
+
+bool perfExchangeCheck(perfExchange_t* exchange, int64_t* wrong) {
+  perfRank_t* me = exchange->me;
+  const perfBackend_t* backend = me->backend;
+  for (int i = 0; i < exchange->out.layout.nViews; i++) {
+    const perfView_t* view = &exchange->out.layout.views[i];
+    const unsigned char* data = exchange->out.buffers[view->buffer].base + PERF_CANARY_BYTES;
+    if (!backend->countWrong(me, data, view, exchange->seed, wrong)) return false;
+  }
+  for (int i = 0; i < exchange->out.layout.nBuffers; i++) {
+    const perfBuffer_t* buffer = &exchange->out.buffers[i];
+    const unsigned char* after = buffer->base + PERF_CANARY_BYTES + buffer->dataBytes;
+    if (!backend->countNotPoison(me, buffer->base, PERF_CANARY_BYTES, wrong)) return false;
+    if (!backend->countNotPoison(me, after, PERF_CANARY_BYTES, wrong)) return false;
+  }
+  return true;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One step of a sweep, measured by one rank: checked, warmed, timed, checked again. */
+#ifndef PERF_MEASURE_H_
+#define PERF_MEASURE_H_
+
+#include <stdbool.h>
+
+#include "backend.h"
+
+/* What a rank measures, all as doubles so that ranks exchange and combine them alike. Times are in
+ * microseconds, PERF_NOT_MEASURED where they were not. */
+typedef enum {
+  perfValueMedian,
+  perfValueMin,
+  perfValueMax,
+  perfValueLimit,   /* one plain peer copy of the same remote bytes */
+  perfValueNccl,    /* NCCL alone, one message a peer */
+  perfValueNccl3,   /* NCCL alone, one message a peer and tensor */
+  perfValueEnqueue, /* host time of one call */
+  perfValueWrong,   /* bytes */
+  perfValueCount
+} perfValue_t;
+
+typedef struct perfValues {
+  double of[perfValueCount];
+} perfValues_t;
+
+/* How the options and the backend repeat an exchange. */
+perfRepeat_t perfRepeatOf(const perfRank_t* me);
+
+/* Collective. A failure has been reported, and the team been told. */
+bool perfMeasure(perfRank_t* me, const perfOp_t* op, const perfStep_t* step, perfValues_t* values);
+
+#endif /* PERF_MEASURE_H_ */

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What one of the perf programs was asked to do, as its flags say it. */
+#ifndef PERF_OPTIONS_H_
+#define PERF_OPTIONS_H_
+
+#include <stdint.h>
+
+#include "flags.h"
+#include "numbers.h"
+#include "types.h"
+
+#define PERF_MAX_LOCAL_RANKS 64 /* ulyxRuntimeCreateLocal's */
+
+#define PERF_UNSET (-1) /* a flag that was not given, where that differs from every value */
+
+typedef enum { perfMemoryPlain, perfMemorySymmetric } perfMemory_t;
+
+typedef struct perfOptions {
+  /* Shapes. */
+  int64_t beginTokens; /* PERF_UNSET: see options.c */
+  int64_t endTokens;
+  int64_t tokensFactor;
+  int64_t tokensStep;
+  int64_t heads;
+  int64_t kvHeads;
+  int64_t headDim;
+  int64_t valueDim;
+  int64_t batch;
+  const perfType_t* type;
+  perfCounts_t tokenCounts;
+  perfCounts_t headCounts;
+  int64_t packedIn;
+  int64_t packedOut;
+  const char* model; /* NULL: none */
+  int64_t tokensDivide;
+  /* Ranks. */
+  int64_t ranks;
+  int64_t gpus;
+  int64_t threads;
+  const char* idFile;
+  int64_t timeoutSeconds;
+  /* Measuring. */
+  int64_t iterations;
+  int64_t warmup;
+  int64_t perIteration; /* 0: the backend's */
+  int64_t checks;
+  int64_t graphLaunches;
+  int64_t cycles;
+  int64_t average; /* perfAverage_t */
+  int64_t memory;  /* perfMemory_t */
+  int64_t baseline;
+  int64_t enqueue;
+  const char* jsonPath; /* NULL: none */
+} perfOptions_t;
+
+/* Fills in *options from a command line, checks that the flags agree and sets what was not given. On
+ * perfHelpAsked the help has been printed, on perfRefused one line says why. Free the options either way. */
+perfParse_t perfOptionsParse(const char* program, int argc, char** argv, perfOptions_t* options);
+
+void perfOptionsFree(perfOptions_t* options);
+
+#endif /* PERF_OPTIONS_H_ */

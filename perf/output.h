@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What rank 0 prints and writes: nccl-tests' table on standard output, JSON where a file was named, and a
+ * line of progress on standard error now and then while a long sweep runs. */
+#ifndef PERF_OUTPUT_H_
+#define PERF_OUTPUT_H_
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "json.h"
+#include "measure.h"
+
+#define PERF_DESCRIPTION_BYTES 224
+
+/* Where a rank runs. */
+typedef struct perfPlace {
+  char text[PERF_DESCRIPTION_BYTES];
+} perfPlace_t;
+
+/* One row: a step and its ranks' values combined. */
+typedef struct perfRow {
+  const perfStep_t* step;
+  perfValues_t values;
+  double algorithmGBps;
+  double busGBps;
+  double limitPercent; /* PERF_NOT_MEASURED: no limit */
+} perfRow_t;
+
+typedef struct perfOutput {
+  const perfOptions_t* options;
+  const perfOp_t* op;
+  int nRanks;
+  perfJson_t json;
+  bool begun; /* the headers are out */
+  int rows;
+  double busGBpsSum;
+  double wrongBytes;
+  double startUs;
+  double progressUs; /* when the last line of progress was written */
+} perfOutput_t;
+
+/* Opens the JSON file if one was named. A failure has been reported. */
+bool perfOutputOpen(const perfOptions_t* options, const perfOp_t* op, int nRanks, perfOutput_t* output);
+
+/* Headers, once the runtime is known. */
+void perfOutputBegin(perfOutput_t* output, const ulyxRuntimeInfo_t* info, const perfRepeat_t* repeat,
+                     const perfPlace_t* places);
+
+void perfOutputProgress(perfOutput_t* output, int64_t stepsDone, int64_t steps);
+
+/* values[nRanks], one a rank. */
+void perfOutputRow(perfOutput_t* output, const perfStep_t* step, const perfValues_t* values);
+
+/* The footer, unless the run failed. False if the JSON file could not be written. */
+bool perfOutputClose(perfOutput_t* output, bool failed);
+
+#endif /* PERF_OUTPUT_H_ */

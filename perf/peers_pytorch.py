@@ -1,0 +1,379 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Times the same exchanges as PyTorch programs make them, to compare ulyx with.
+
+Three ways, each eager and as a CUDA graph of many exchanges:
+
+  seq_to_heads             q, k and v stacked per token, one slice a peer made contiguous, one ragged
+                           all_to_all_single, the sources concatenated; q, k and v are views of the result
+  seq_to_heads_contiguous  the same, and each of q, k and v made contiguous, as attention kernels want them
+  heads_to_seq             attention's output, one slice a peer, one ragged all_to_all_single, the heads of all
+                           ranks concatenated
+
+Data is a function of global coordinates and every result is compared with it, bit for bit. A time is the median
+over samples of the mean of one sample's exchanges, then the maximum over ranks.
+
+Runs under torchrun, or by itself with --ranks processes on this machine (default 2). --device cpu checks the
+data over gloo on a machine without GPUs; its times mean nothing.
+"""
+
+import argparse
+import json
+import os
+import socket
+import statistics
+import sys
+import time
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+
+ANCHOR_SHAPES = "512x8x64,4096x24x128,32760x12x128,75600x40x128"
+Q, K, V, O = range(4)
+
+
+@dataclass(frozen=True)
+class Shape:
+    tokens: int
+    heads: int
+    dim: int
+
+
+@dataclass(frozen=True)
+class Part:
+    """One rank's tokens and heads: the remainder goes to the lowest ranks."""
+
+    tokens: range
+    heads: range
+
+
+def balanced(total, parts):
+    """`total` items in `parts` contiguous ranges; boundary i lies after i shares and min(i, remainder) items."""
+    share, remainder = divmod(total, parts)
+    bounds = [i * share + min(i, remainder) for i in range(parts + 1)]
+    return [range(bounds[i], bounds[i + 1]) for i in range(parts)]
+
+
+def parts_of(shape, n_ranks):
+    if shape.tokens < n_ranks or shape.heads < n_ranks:
+        sys.exit(f"error: {shape.tokens} tokens and {shape.heads} heads do not give each of {n_ranks} ranks some")
+    return [Part(t, h) for t, h in zip(balanced(shape.tokens, n_ranks), balanced(shape.heads, n_ranks))]
+
+
+def pattern(tensor, tokens, heads, dim, dtype, device):
+    """[tokens, heads, dim] whose 16-bit words are a function of their global coordinates."""
+    t = torch.arange(tokens.start, tokens.stop, dtype=torch.int64, device=device).view(-1, 1, 1)
+    h = torch.arange(heads.start, heads.stop, dtype=torch.int64, device=device).view(1, -1, 1)
+    d = torch.arange(dim, dtype=torch.int64, device=device).view(1, 1, -1)
+    word = (t * 7919 + h * 104729 + d * 31 + tensor * 1299709) * 40503 >> 7
+    return word.to(torch.int16).view(dtype)
+
+
+def same_bits(a, b):
+    return torch.equal(a.contiguous().view(torch.int16), b.contiguous().view(torch.int16))
+
+
+def ragged_all_to_all(pieces, received_sizes):
+    """Sends pieces[peer] to each peer and returns what came, one flat tensor, sources in rank order."""
+    sent = torch.cat([piece.reshape(-1) for piece in pieces])
+    received = sent.new_empty(sum(received_sizes))
+    dist.all_to_all_single(received, sent, received_sizes, [piece.numel() for piece in pieces])
+    return received
+
+
+class SeqToHeads:
+    name = "seq_to_heads"
+    tensors = 3
+
+    def __init__(self, shape, parts, rank, dtype, device):
+        self.shape, self.parts, self.me = shape, parts, parts[rank]
+        every = range(shape.heads)
+        self.inputs = [pattern(x, self.me.tokens, every, shape.dim, dtype, device) for x in (Q, K, V)]
+        width = 3 * len(self.me.heads) * shape.dim
+        self.received_sizes = [len(source.tokens) * width for source in parts]
+
+    def run(self):
+        stacked = torch.stack(self.inputs, dim=1)  # [own tokens, 3, all heads, dim]
+        pieces = [stacked[:, :, p.heads.start : p.heads.stop].contiguous() for p in self.parts]
+        received = ragged_all_to_all(pieces, self.received_sizes)
+        by_source = [
+            chunk.view(len(source.tokens), 3, len(self.me.heads), self.shape.dim)
+            for source, chunk in zip(self.parts, received.split(self.received_sizes))
+        ]
+        return torch.cat(by_source).unbind(dim=1)
+
+    def is_right(self, outputs):
+        every = range(self.shape.tokens)
+        return all(
+            same_bits(out, pattern(x, every, self.me.heads, self.shape.dim, out.dtype, out.device))
+            for x, out in zip((Q, K, V), outputs)
+        )
+
+
+class SeqToHeadsContiguous(SeqToHeads):
+    name = "seq_to_heads_contiguous"
+
+    def run(self):
+        return tuple(out.contiguous() for out in super().run())
+
+    def is_right(self, outputs):
+        return all(out.is_contiguous() for out in outputs) and super().is_right(outputs)
+
+
+class HeadsToSeq:
+    name = "heads_to_seq"
+    tensors = 1
+
+    def __init__(self, shape, parts, rank, dtype, device):
+        self.shape, self.parts, self.me = shape, parts, parts[rank]
+        self.input = pattern(O, range(shape.tokens), self.me.heads, shape.dim, dtype, device)
+        self.received_sizes = [len(self.me.tokens) * len(source.heads) * shape.dim for source in parts]
+
+    def run(self):
+        pieces = [self.input[p.tokens.start : p.tokens.stop].contiguous() for p in self.parts]
+        received = ragged_all_to_all(pieces, self.received_sizes)
+        by_source = [
+            chunk.view(len(self.me.tokens), len(source.heads), self.shape.dim)
+            for source, chunk in zip(self.parts, received.split(self.received_sizes))
+        ]
+        return torch.cat(by_source, dim=1)
+
+    def is_right(self, output):
+        every = range(self.shape.heads)
+        return same_bits(output, pattern(O, self.me.tokens, every, self.shape.dim, output.dtype, output.device))
+
+
+WAYS = (SeqToHeads, SeqToHeadsContiguous, HeadsToSeq)
+
+
+def remote_bytes(way, parts):
+    """Of the busiest rank's busier direction."""
+
+    def moved(source, target):
+        tokens, heads = (source.tokens, target.heads) if way.tensors == 3 else (target.tokens, source.heads)
+        return len(tokens) * len(heads) * way.shape.dim * way.tensors * 2
+
+    n = len(parts)
+    sent = [sum(moved(parts[r], parts[p]) for p in range(n) if p != r) for r in range(n)]
+    received = [sum(moved(parts[p], parts[r]) for p in range(n) if p != r) for r in range(n)]
+    return max(sent + received)
+
+
+def median_us_of_gpu(sample, exchanges, samples):
+    """Everything is enqueued first: a sample is what the device took between two events."""
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(samples + 1)]
+    dist.barrier()
+    torch.cuda.synchronize()
+    events[0].record()
+    for event in events[1:]:
+        sample()
+        event.record()
+    torch.cuda.synchronize()
+    return statistics.median(a.elapsed_time(b) * 1e3 / exchanges for a, b in zip(events, events[1:]))
+
+
+def median_us_of_cpu(sample, exchanges, samples):
+    times_us = []
+    for _ in range(samples):
+        dist.barrier()
+        start = time.perf_counter()
+        sample()
+        times_us.append((time.perf_counter() - start) * 1e6 / exchanges)
+    return statistics.median(times_us)
+
+
+def maximum_over_ranks(value, device):
+    held = torch.tensor([value], dtype=torch.float64, device=device)
+    dist.all_reduce(held, op=dist.ReduceOp.MAX)
+    return held.item()
+
+
+def time_eager(way, args):
+    output = None
+
+    def sample():
+        nonlocal output
+        for _ in range(args.per_sample):
+            output = way.run()
+
+    for _ in range(args.warmup):
+        sample()
+    median_us = median_us_of_gpu if args.device == "cuda" else median_us_of_cpu
+    us = median_us(sample, args.per_sample, args.samples)
+    return us, way.is_right(output)
+
+
+def time_graph(way, args):
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):  # what a first call sets up must not be captured
+        way.run()
+    torch.cuda.current_stream().wait_stream(side)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        for _ in range(args.graph_exchanges):
+            output = way.run()
+    for _ in range(2):
+        graph.replay()
+    us = median_us_of_gpu(graph.replay, args.graph_exchanges, args.samples)
+    right = way.is_right(output)
+    torch.cuda.synchronize()
+    del output
+    graph.reset()
+    return us, right
+
+
+def measure(args, rank, n_ranks, device):
+    rows = []
+    for shape in args.shapes:
+        parts = parts_of(shape, n_ranks)
+        for kind in WAYS:
+            way = kind(shape, parts, rank, args.dtype, device)
+            eager_us, right = time_eager(way, args)
+            graph_us = None
+            if args.device == "cuda":
+                graph_us, graph_right = time_graph(way, args)
+                graph_us = maximum_over_ranks(graph_us, device)
+                right = right and graph_right
+            rows.append(
+                {
+                    "way": way.name,
+                    "tokens": shape.tokens,
+                    "heads": shape.heads,
+                    "dim": shape.dim,
+                    "ranks": n_ranks,
+                    "remote_bytes": remote_bytes(way, parts),
+                    "eager_us": maximum_over_ranks(eager_us, device),
+                    "graph_us": graph_us,
+                    "right": maximum_over_ranks(0.0 if right else 1.0, device) == 0.0,
+                }
+            )
+            if rank == 0:
+                print_row(rows[-1])
+            del way
+            if args.device == "cuda":
+                torch.cuda.empty_cache()
+    return rows
+
+
+def print_header(args, n_ranks):
+    where = torch.cuda.get_device_name() if args.device == "cuda" else "CPU"
+    nccl = ".".join(map(str, torch.cuda.nccl.version())) if args.device == "cuda" else "none"
+    print(f"# PyTorch {torch.__version__}, NCCL {nccl}, {n_ranks} ranks, {where}, {args.type}")
+    print("# time: median over samples, maximum over ranks; graph: one exchange of a replayed CUDA graph")
+    print(f"# {'way':<24}{'tokens':>8}{'heads':>7}{'dim':>5}{'remote MB':>11}{'eager us':>11}{'graph us':>11}  data")
+
+
+def print_row(row):
+    graph = "N/A" if row["graph_us"] is None else f"{row['graph_us']:.1f}"
+    print(
+        f"  {row['way']:<24}{row['tokens']:>8}{row['heads']:>7}{row['dim']:>5}{row['remote_bytes'] / 1e6:>11.3f}"
+        f"{row['eager_us']:>11.1f}{graph:>11}  {'OK' if row['right'] else 'WRONG'}",
+        flush=True,
+    )
+
+
+def run_rank(args, rank, n_ranks, local_rank, init_method):
+    """One rank, from its process group to its results; returns the exit status."""
+    device = torch.device("cpu")
+    if args.device == "cuda":
+        device = torch.device("cuda", local_rank % torch.cuda.device_count())
+        torch.cuda.set_device(device)
+    dist.init_process_group(
+        "nccl" if args.device == "cuda" else "gloo",
+        init_method=init_method,
+        rank=rank,
+        world_size=n_ranks,
+        device_id=device if args.device == "cuda" else None,
+    )
+    try:
+        if rank == 0:
+            print_header(args, n_ranks)
+        rows = measure(args, rank, n_ranks, device)
+        if rank == 0 and args.json:
+            with open(args.json, "w", encoding="utf-8") as file:
+                json.dump({"torch": torch.__version__, "type": args.type, "results": rows}, file, indent=1)
+                file.write("\n")
+        return 0 if all(row["right"] for row in rows) else 1
+    finally:
+        if args.device == "cpu":
+            # Gloo's destructor holds the interpreter while it joins its workers, and one that still has the last
+            # collective's tensor to release needs the interpreter.
+            time.sleep(0.2)
+        dist.destroy_process_group()
+
+
+def run_spawned(rank, args, port):
+    sys.exit(run_rank(args, rank, args.ranks, rank, f"tcp://127.0.0.1:{port}"))
+
+
+def spawn(args):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    context = torch.multiprocessing.get_context("spawn")
+    processes = [context.Process(target=run_spawned, args=(rank, args, port)) for rank in range(args.ranks)]
+    for process in processes:
+        process.start()
+    try:
+        # A rank that died leaves the others waiting for it.
+        while any(p.is_alive() for p in processes) and all(p.exitcode in (None, 0, 1) for p in processes):
+            time.sleep(0.1)
+    finally:
+        for process in processes:
+            if any(p.exitcode not in (None, 0, 1) for p in processes):
+                process.terminate()
+            process.join()
+    return max(abs(process.exitcode) for process in processes)
+
+
+def shapes_from(text):
+    shapes = []
+    for item in text.split(","):
+        numbers = item.split("x")
+        if len(numbers) != 3 or not all(n.isdigit() and int(n) > 0 for n in numbers):
+            raise argparse.ArgumentTypeError(f"'{item}' is not TOKENSxHEADSxDIM")
+        shapes.append(Shape(*map(int, numbers)))
+    return shapes
+
+
+def parse_arguments():
+    def positive(text):
+        if not text.isdigit() or int(text) == 0:
+            raise argparse.ArgumentTypeError(f"'{text}' is not a positive number")
+        return int(text)
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shapes", type=shapes_from, default=shapes_from(ANCHOR_SHAPES), help=f"[{ANCHOR_SHAPES}]")
+    parser.add_argument("--type", choices=("bfloat16", "float16"), default="bfloat16")
+    parser.add_argument("--ranks", type=positive, default=2, help="processes to start, without torchrun [2]")
+    parser.add_argument("--samples", type=positive, default=30, help="timed samples [30]")
+    parser.add_argument("--per-sample", type=positive, default=5, help="eager exchanges of a sample [5]")
+    parser.add_argument("--warmup", type=positive, default=3, help="samples before them [3]")
+    parser.add_argument("--graph-exchanges", type=positive, default=20, help="exchanges in the graph, 20 at least [20]")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--json", metavar="PATH", help="write the results here too")
+    args = parser.parse_args()
+    if args.graph_exchanges < 20:
+        parser.error("--graph-exchanges must be at least 20: fewer show the launch and not the exchange")
+    if args.device == "cuda" and not torch.cuda.is_available():
+        parser.error("there is no GPU (--device cpu only checks the data)")
+    args.dtype = getattr(torch, args.type)
+    return args
+
+
+def main():
+    os.environ.setdefault("NCCL_NVLS_ENABLE", "0")  # NVLink multicast is left alone
+    args = parse_arguments()
+    if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
+        rank, n_ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        return run_rank(args, rank, n_ranks, int(os.environ.get("LOCAL_RANK", rank)), "env://")
+    if args.device == "cuda" and torch.cuda.device_count() < args.ranks:
+        sys.exit(f"error: {args.ranks} ranks need a GPU each, but there are {torch.cuda.device_count()}")
+    return spawn(args)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT */
+#include "world.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include "numbers.h"
+#include "report.h"
+
+typedef struct perfLauncher {
+  const char* name;
+  const char* rank;
+  const char* nRanks;
+  const char* localRank;
+} perfLauncher_t;
+
+/* The innermost launcher comes first: torchrun may itself have been started by mpirun, and that by srun. */
+static const perfLauncher_t launchers[] = {
+    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK"},
+    {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
+    {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
+    {"srun", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},
+};
+
+static bool readVariable(const char* name, int64_t* value) {
+  const char* text = getenv(name);
+  return text != NULL && perfParseInt(text, value);
+}
+
+/* The launcher's world, if one started this process among others. */
+static bool findProcesses(int nGpus, perfWorld_t* world) {
+  for (size_t i = 0; i < sizeof(launchers) / sizeof(launchers[0]); i++) {
+    int64_t rank = 0;
+    int64_t nRanks = 0;
+    int64_t localRank = 0;
+    if (!readVariable(launchers[i].rank, &rank) || !readVariable(launchers[i].nRanks, &nRanks)) continue;
+    if (nRanks < 2 || nRanks > INT32_MAX || rank < 0 || rank >= nRanks) continue;
+    /* Without a local rank, machines are taken to be filled one after another. */
+    if (!readVariable(launchers[i].localRank, &localRank)) localRank = nGpus > 0 ? rank % nGpus : 0;
+    *world = (perfWorld_t){perfWorldProcesses, (int)nRanks, (int)rank, 1, (int)localRank, launchers[i].name};
+    return true;
+  }
+  return false;
+}
+
+static bool chooseKind(const perfOptions_t* options, int nGpus, perfWorld_t* world) {
+  const int64_t perThread = options->gpus > 0 ? options->gpus : 1;
+  const int64_t threads = options->threads > 0 ? options->threads : 1;
+  const bool asksGpus = options->gpus > 0 || options->threads > 0;
+  const int64_t asked = perThread * threads;
+  if (options->ranks > 0) {
+    *world = (perfWorld_t){perfWorldCpu, (int)options->ranks, 0, (int)options->ranks, 0, NULL};
+    return true;
+  }
+  if (findProcesses(nGpus, world)) {
+    if (asked > 1) {
+      perfError("%s started %d processes, and each drives one GPU: drop -g and -t", world->launcher, world->nRanks);
+      return false;
+    }
+    if (nGpus == 0) {
+      perfError("%s started %d processes, which need a GPU each, but there is none", world->launcher, world->nRanks);
+      return false;
+    }
+    return true;
+  }
+  if (asked > PERF_MAX_LOCAL_RANKS) {
+    perfError("a process drives %d GPUs at most, not %" PRId64, PERF_MAX_LOCAL_RANKS, asked);
+    return false;
+  }
+  if (asksGpus && asked > nGpus) {
+    perfError("%" PRId64 " GPUs were asked for, but there are %d", asked, nGpus);
+    return false;
+  }
+  if (asksGpus || nGpus >= 2) {
+    const int allGpus = nGpus < PERF_MAX_LOCAL_RANKS ? nGpus : PERF_MAX_LOCAL_RANKS;
+    const int nRanks = asksGpus ? (int)asked : allGpus;
+    *world = (perfWorld_t){perfWorldGpus, nRanks, 0, nRanks, 0, NULL};
+    return true;
+  }
+  *world = (perfWorld_t){perfWorldCpu, 2, 0, 2, 0, NULL};
+  return true;
+}
+
+bool perfWorldDetect(const perfOptions_t* options, int nGpus, perfWorld_t* world) {
+  if (!chooseKind(options, nGpus, world)) return false;
+  const char* why = NULL;
+  if (world->kind == perfWorldCpu && options->graphLaunches > 0) why = "-G needs GPUs";
+  if (world->kind == perfWorldCpu && options->baseline > 0) why = "--baseline needs GPUs";
+  if (world->kind == perfWorldCpu && options->enqueue > 0) {
+    why = "--enqueue needs GPUs: on the CPU an exchange blocks until it is done";
+  }
+  if (world->kind != perfWorldProcesses && options->idFile != NULL) why = "--id-file is for ranks that are processes";
+  if (world->kind == perfWorldProcesses && options->idFile == NULL && getenv("NCCL_COMM_ID") == NULL) {
+    why = "ranks that are processes meet through --id-file PATH or NCCL_COMM_ID=host:port";
+  }
+  if (options->baseline > 0 && world->nRanks < 2) why = "--baseline needs two ranks or more";
+  if (why != NULL) perfError("%s", why);
+  return why == NULL;
+}
