@@ -68,11 +68,11 @@ static struct timespec deadlineAfter(int timeoutMs) {
   return at;
 }
 
-/* Names the ranks for which `there` is false. */
-static void listMissing(const World* world, char* text, size_t bytes) {
+/* Names the ranks that have not come; with `gone`, those of them that never will. */
+static void listMissing(const World* world, bool gone, char* text, size_t bytes) {
   size_t used = 0;
   for (int rank = 0; rank < world->nRanks && used + 1 < bytes; ++rank) {
-    if (world->arrived[rank]) continue;
+    if (world->arrived[rank] || (gone && !world->gone[rank])) continue;
     const int wrote = snprintf(text + used, bytes - used, "%s%d", used > 0 ? ", " : "", rank);
     used += (size_t)wrote;
   }
@@ -87,7 +87,7 @@ static bool absenteeIsGone(const World* world) {
 
 static void failWorld(World* world, ulyxResult_t code, const char* what, int64_t exchange) {
   char missing[256] = "";
-  listMissing(world, missing, sizeof missing);
+  listMissing(world, code != ulyxTimeout, missing, sizeof missing);
   if (code == ulyxTimeout) {
     snprintf(world->failure, sizeof world->failure, "rank %s did not reach %s %lld within %d ms", missing, what,
              (long long)exchange, world->timeoutMs);

@@ -145,12 +145,13 @@ static ulyxResult_t destroy(ulyxTransport* transport) {
   ulyxNccl* const self = (ulyxNccl*)transport;
   ulyxResult_t result = ulyxSuccess;
   int previous = 0;
-  const bool entered = ulyxDeviceEnter(transport->device, &previous) == ulyxSuccess;
-  if (!entered || ulyxCudaIsGone()) {
+  const ulyxResult_t entered = ulyxDeviceEnter(transport->device, &previous);
+  if (ulyxCudaIsGone()) {
     forgetDevice(self);
-  } else {
+  } else { /* also on the wrong device: what can be freed is freed */
     result = destroyOnDevice(self);
-    ulyxDeviceLeave(transport->device, previous);
+    ulyxKeepFirst(&result, entered);
+    if (entered == ulyxSuccess) ulyxDeviceLeave(transport->device, previous);
   }
   free(self);
   return result;

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What one enqueue costs the host in ulyx itself, at 8 ranks on the nccl transport: CUDA and NCCL are replaced
+ * by calls that return at once. Also what making a plan costs. Fails above the limits given as arguments.
+ *
+ *   enqueue_cost [most us an enqueue] [most us a plan] */
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "ulyx.h"
+
+#define CALLS 2000
+#define REPEATS 15
+
+static double nowUs(void) {
+  struct timespec at;
+  clock_gettime(CLOCK_MONOTONIC, &at);
+  return (double)at.tv_sec * 1e6 + (double)at.tv_nsec * 1e-3;
+}
+
+static void check(const char* call, ulyxResult_t result) {
+  if (result == ulyxSuccess) return;
+  fprintf(stderr, "%s: %s: %s\n", call, ulyxGetErrorString(result), ulyxGetLastError(NULL));
+  exit(1);
+}
+
+static int ascending(const void* a, const void* b) {
+  const double x = *(const double*)a, y = *(const double*)b;
+  return (x > y) - (x < y);
+}
+
+typedef struct Bench {
+  ulyxRuntime_t rt;
+  ulyxShape_t shape;
+  ulyxPlan_t plan;
+  ulyxQkv_t in, out;
+  ulyxTensor_t oIn, oOut;
+} Bench;
+
+static void seqToHeads(Bench* bench) {
+  check("ulyxSeqToHeads", ulyxSeqToHeads(bench->plan, &bench->in, &bench->out, NULL));
+}
+
+static void headsToSeq(Bench* bench) {
+  check("ulyxHeadsToSeq", ulyxHeadsToSeq(bench->plan, &bench->oIn, &bench->oOut, NULL));
+}
+
+static void makePlan(Bench* bench) {
+  ulyxPlan_t plan = NULL;
+  check("ulyxPlanCreate", ulyxPlanCreate(bench->rt, &bench->shape, &plan));
+  check("ulyxPlanDestroy", ulyxPlanDestroy(plan));
+}
+
+/* The median over repeats of the mean over calls, in microseconds; prints a line. */
+static int timeCalls(const char* name, Bench* bench, void (*call)(Bench*), double most) {
+  double us[REPEATS];
+  for (int repeat = 0; repeat < REPEATS; ++repeat) {
+    const double start = nowUs();
+    for (int i = 0; i < CALLS; ++i) call(bench);
+    us[repeat] = (nowUs() - start) / CALLS;
+  }
+  qsort(us, REPEATS, sizeof us[0], ascending);
+  printf("%-14s 8 ranks  median %6.2f us  min %6.2f  max %6.2f  limit %6.2f  %s\n", name, us[REPEATS / 2], us[0],
+         us[REPEATS - 1], most, us[REPEATS / 2] <= most ? "OK" : "TOO SLOW");
+  return us[REPEATS / 2] <= most ? 0 : 1;
+}
+
+static char* carve(char** memory, int64_t bytes) {
+  char* const at = *memory;
+  *memory += (bytes + 255) / 256 * 256;
+  return at;
+}
+
+int main(int argc, char** argv) {
+  const double mostEnqueue = argc > 1 ? atof(argv[1]) : 5.0;
+  const double mostPlan = argc > 2 ? atof(argv[2]) : 20.0;
+  Bench bench = {.shape = ULYX_SHAPE_INITIALIZER};
+  ulyxConfig_t config = ULYX_CONFIG_INITIALIZER;
+  ulyxShapeBytes_t bytes = ULYX_SHAPE_BYTES_INITIALIZER;
+  const ulyxUniqueId_t id = {{0}};
+  bench.shape.tokens = 4099;
+  bench.shape.heads = 27;
+  bench.shape.headDim = 128;
+  config.agreePlans = 0;
+  check("ulyxShapeGetBytes", ulyxShapeGetBytes(&bench.shape, 8, 0, &bytes));
+  config.arenaBytes = bytes.arena;
+  check("ulyxRuntimeCreate", ulyxRuntimeCreate(&config, 8, id, 0, &bench.rt));
+  check("ulyxPlanCreate", ulyxPlanCreate(bench.rt, &bench.shape, &bench.plan));
+  check("ulyxPlanGetQkv", ulyxPlanGetQkv(bench.plan, &bench.in, &bench.out));
+  check("ulyxPlanGetOutput", ulyxPlanGetOutput(bench.plan, &bench.oIn, &bench.oOut));
+  void* symmetric = NULL;
+  const int64_t total =
+      bytes.qIn + bytes.kIn + bytes.vIn + bytes.qOut + bytes.kOut + bytes.vOut + bytes.oIn + bytes.oOut + 8 * 256;
+  check("ulyxMemAlloc", ulyxMemAlloc(bench.rt, total, &symmetric));
+  char* memory = symmetric;
+  bench.in.q.data = carve(&memory, bytes.qIn);
+  bench.in.k.data = carve(&memory, bytes.kIn);
+  bench.in.v.data = carve(&memory, bytes.vIn);
+  bench.out.q.data = carve(&memory, bytes.qOut);
+  bench.out.k.data = carve(&memory, bytes.kOut);
+  bench.out.v.data = carve(&memory, bytes.vOut);
+  bench.oIn.data = carve(&memory, bytes.oIn);
+  bench.oOut.data = carve(&memory, bytes.oOut);
+  const int slow = timeCalls("seq_to_heads", &bench, seqToHeads, mostEnqueue) +
+                   timeCalls("heads_to_seq", &bench, headsToSeq, mostEnqueue) +
+                   timeCalls("plan", &bench, makePlan, mostPlan);
+  check("ulyxRuntimeDestroy", ulyxRuntimeDestroy(&bench.rt));
+  return slow > 0 ? 1 : 0;
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * CUDA and NCCL that do nothing and return at once, so that timing an enqueue over them times ulyx alone. One
+ * rank of eight; memory is the host's, and a gather gives every rank's words as one's own. */
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels.h"
+
+#define RANKS 8
+
+/* NCCL's header declares these without a prototype. */
+ncclResult_t ncclGroupStart(void);
+ncclResult_t ncclGroupEnd(void);
+
+cudaError_t cudaGetDevice(int* device) {
+  return *device = 0, cudaSuccess;
+}
+cudaError_t cudaSetDevice(int device) {
+  return (void)device, cudaSuccess;
+}
+cudaError_t cudaGetDeviceCount(int* count) {
+  return *count = 1, cudaSuccess;
+}
+cudaError_t cudaDeviceSynchronize(void) {
+  return cudaSuccess;
+}
+cudaError_t cudaGetLastError(void) {
+  return cudaSuccess;
+}
+const char* cudaGetErrorName(cudaError_t error) {
+  return (void)error, "";
+}
+const char* cudaGetErrorString(cudaError_t error) {
+  return (void)error, "";
+}
+cudaError_t cudaDeviceGetAttribute(int* value, enum cudaDeviceAttr attribute, int device) {
+  return (void)attribute, (void)device, *value = 132, cudaSuccess;
+}
+cudaError_t cudaMalloc(void** memory, size_t bytes) {
+  return *memory = calloc(1, bytes), cudaSuccess;
+}
+cudaError_t cudaMallocHost(void** memory, size_t bytes) {
+  return cudaMalloc(memory, bytes);
+}
+cudaError_t cudaFree(void* memory) {
+  return free(memory), cudaSuccess;
+}
+cudaError_t cudaFreeHost(void* memory) {
+  return free(memory), cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void* dst, const void* src, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream) {
+  return (void)kind, (void)stream, memcpy(dst, src, bytes), cudaSuccess;
+}
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned int flags) {
+  return (void)flags, *stream = NULL, cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  return (void)stream, cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  return (void)stream, cudaSuccess;
+}
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus* status) {
+  return (void)stream, *status = cudaStreamCaptureStatusNone, cudaSuccess;
+}
+cudaError_t cudaStreamGetDevice(cudaStream_t stream, int* device) {
+  return (void)stream, *device = 0, cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags) {
+  return (void)stream, (void)event, (void)flags, cudaSuccess;
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int flags) {
+  return (void)flags, *event = NULL, cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  return (void)event, cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  return (void)event, (void)stream, cudaSuccess;
+}
+cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes* attributes, const void* pointer) {
+  (void)pointer;
+  attributes->type = cudaMemoryTypeDevice;
+  attributes->device = 0;
+  return cudaSuccess;
+}
+
+ncclResult_t ncclGetVersion(int* version) {
+  return *version = NCCL_VERSION_CODE, ncclSuccess;
+}
+const char* ncclGetErrorString(ncclResult_t error) {
+  return (void)error, "";
+}
+const char* ncclGetLastError(ncclComm_t comm) {
+  return (void)comm, "";
+}
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  return memset(id, 0, sizeof *id), ncclSuccess;
+}
+ncclResult_t ncclCommInitRank(ncclComm_t* comm, int nRanks, ncclUniqueId id, int rank) {
+  return (void)nRanks, (void)id, (void)rank, *comm = NULL, ncclSuccess;
+}
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* child, ncclConfig_t* config) {
+  return (void)comm, (void)color, (void)key, (void)config, *child = NULL, ncclSuccess;
+}
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  return (void)comm, ncclSuccess;
+}
+ncclResult_t ncclCommCount(const ncclComm_t comm, int* count) {
+  return (void)comm, *count = RANKS, ncclSuccess;
+}
+ncclResult_t ncclCommUserRank(const ncclComm_t comm, int* rank) {
+  return (void)comm, *rank = 0, ncclSuccess;
+}
+ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int* device) {
+  return (void)comm, *device = 0, ncclSuccess;
+}
+ncclResult_t ncclMemAlloc(void** memory, size_t bytes) {
+  return *memory = malloc(bytes), ncclSuccess;
+}
+ncclResult_t ncclMemFree(void* memory) {
+  return free(memory), ncclSuccess;
+}
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* memory, size_t bytes, ncclWindow_t* window, int flags) {
+  return (void)comm, (void)memory, (void)bytes, (void)flags, *window = NULL, ncclSuccess;
+}
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
+  return (void)comm, (void)window, ncclSuccess;
+}
+ncclResult_t ncclGroupStart(void) {
+  return ncclSuccess;
+}
+ncclResult_t ncclGroupEnd(void) {
+  return ncclSuccess;
+}
+ncclResult_t ncclSend(const void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+  return (void)data, (void)count, (void)type, (void)peer, (void)comm, (void)stream, ncclSuccess;
+}
+ncclResult_t ncclRecv(void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
+  return (void)data, (void)count, (void)type, (void)peer, (void)comm, (void)stream, ncclSuccess;
+}
+ncclResult_t ncclAllGather(const void* mine, void* all, size_t count, ncclDataType_t type, ncclComm_t comm,
+                           cudaStream_t stream) {
+  (void)type, (void)comm, (void)stream;
+  for (int rank = 0; rank < RANKS; ++rank) memcpy((char*)all + (size_t)rank * count, mine, count);
+  return ncclSuccess;
+}
+
+cudaError_t ulyxLaunchCopies(const ulyxCopyBatch* batch, int maxCtas, cudaStream_t stream) {
+  return (void)batch, (void)maxCtas, (void)stream, cudaSuccess;
+}
+cudaError_t ulyxLoadKernels(void) {
+  return cudaSuccess;
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MIT
+//
+// What the nccl transport does on the fakes, counted: what crosses the wire, what a steady exchange costs, and how
+// it ends when parts of the machine are missing.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "fake.h"
+#include "support/exchange_check.h"
+#include "support/rng.h"
+#include "support/shapes.h"
+#include "support/status.h"
+#include "support/world.h"
+#include "ulyx.h"
+
+namespace ulyx_test {
+
+namespace {
+
+const World& Sim() { return *Worlds().front(); }
+
+// Plans, then calls body(tensors, plan, rank) with the counters started afresh.
+template <class Body>
+void AfterSetUp(const Session& session, const ulyxShape_t& shape, const Body& body) {
+  const int nRanks = session.NRanks();
+  const Oracle oracle(shape, nRanks, TestSeed());
+  std::vector<ulyxPlan_t> plans(nRanks);
+  std::vector<std::unique_ptr<RankTensors>> tensors(nRanks);
+  session.Run([&](int rank) {
+    plans[rank] = MakePlan(session, shape, rank);
+    tensors[rank] = std::make_unique<RankTensors>(session, oracle, rank, Ordinary);
+    Exchange(session, plans[rank], *tensors[rank], rank);
+  });
+  body(plans, tensors);
+  session.Run([&](int rank) {
+    tensors[rank].reset();
+    MUST(ulyxPlanDestroy(plans[rank]));
+  });
+}
+
+}  // namespace
+
+TEST(NcclTraffic, IsEveryRemoteByteAndLittleElse) {
+  for (int i = 0; i < 30; i++) {
+    const uint64_t own = TestSeed() + uint64_t(i);
+    const int nRanks = int(Rng(own).Between(2, 8));
+    const Shape shape = RandomShape(nRanks, own);
+    SCOPED_TRACE(Describe(shape.c, nRanks));
+    const Session session(Sim(), nRanks);
+    const Oracle oracle(shape.c, nRanks, TestSeed());
+    AfterSetUp(session, shape.c, [&](const auto& plans, const auto& tensors) {
+      std::vector<int64_t> before(nRanks * nRanks);
+      for (int pair = 0; pair < nRanks * nRanks; pair++) before[pair] = fakeSentBytes(pair / nRanks, pair % nRanks);
+      session.Run([&](int rank) { Exchange(session, plans[rank], *tensors[rank], rank); });
+      for (int src = 0; src < nRanks; src++) {
+        for (int dst = 0; dst < nRanks; dst++) {
+          const int64_t sent = fakeSentBytes(src, dst) - before[src * nRanks + dst];
+          const int64_t needed = src == dst ? 0 : oracle.SeqToHeadsBytes(src, dst) + oracle.HeadsToSeqBytes(src, dst);
+          EXPECT_GE(sent, needed);
+          if (needed == 0) {
+            EXPECT_EQ(sent, 0);
+          }
+          // At most 15 bytes before each dense piece: a permuted view can have one a token, head or batch item.
+          EXPECT_LE(sent, 16 * needed);
+        }
+      }
+    });
+  }
+}
+
+TEST(NcclTraffic, OfDenseShapesIsTheRemoteBytesAndPaddingBetweenThreeTensors) {
+  const Session session(Sim(), 4);
+  const Shape shape = Shape(103, 20, 46).KvHeads(4);
+  const Oracle oracle(shape.c, 4, TestSeed());
+  AfterSetUp(session, shape.c, [&](const auto& plans, const auto& tensors) {
+    const int64_t before = fakeSentBytes(1, 2);
+    session.Run([&](int rank) { Exchange(session, plans[rank], *tensors[rank], rank); });
+    const int64_t needed = oracle.SeqToHeadsBytes(1, 2) + oracle.HeadsToSeqBytes(1, 2);
+    EXPECT_GE(fakeSentBytes(1, 2) - before, needed);
+    EXPECT_LE(fakeSentBytes(1, 2) - before, needed + 2 * 15);
+  });
+}
+
+TEST(NcclTraffic, OfASteadyExchangeIsOneGroupTwoLaunchesAndNothingAllocated) {
+  const int nRanks = 4;
+  const Session session(Sim(), nRanks);
+  const Shape shape = Shape(64, 8, 32).KvHeads(4);
+  AfterSetUp(session, shape.c, [&](const auto& plans, const auto& tensors) {
+    const fakeCounters before = fakeGet();
+    constexpr int kTimes = 10;
+    session.Run([&](int rank) {
+      for (int i = 0; i < kTimes; i++) Exchange(session, plans[rank], *tensors[rank], rank);
+    });
+    const fakeCounters after = fakeGet();
+    const int64_t exchanges = int64_t{2} * kTimes * nRanks;
+    EXPECT_EQ(after.groups - before.groups, exchanges);
+    EXPECT_EQ(after.sends - before.sends, exchanges * (nRanks - 1));
+    EXPECT_EQ(after.receives - before.receives, exchanges * (nRanks - 1));
+    EXPECT_LE(after.launches - before.launches, 2 * exchanges);
+    EXPECT_EQ(after.collectives, before.collectives);
+    EXPECT_EQ(after.allocations, before.allocations);
+    EXPECT_EQ(after.hostAllocations, before.hostAllocations);
+    EXPECT_EQ(after.ncclAllocations, before.ncclAllocations);
+    EXPECT_EQ(after.streams, before.streams);
+    EXPECT_EQ(after.events, before.events);
+    EXPECT_EQ(after.windows, before.windows);
+  });
+}
+
+TEST(NcclTraffic, OfOneRankIsNone) {
+  const Session session(Sim(), 1);
+  const Shape shape(9, 4, 8);
+  const int64_t before = fakeGet().sends;
+  CheckExchanges(session, shape.c, TestSeed());
+  EXPECT_EQ(fakeGet().sends, before);
+}
+
+TEST(NcclTraffic, IsExactWhereWindowsCannotBeMapped) {
+  fakeSetWindowSupport(0);
+  const Session session(Sim(), 3);
+  for (int i = 0; i < 10; i++) {
+    const Shape shape = RandomShape(3, TestSeed() + uint64_t(i));
+    CheckExchanges(session, shape.c, TestSeed(), Scattered(TestSeed() + uint64_t(i)));
+  }
+}
+
+TEST(NcclTraffic, WindowsHaveOneSizeOnEveryRank) {
+  const Session session(Sim(), 4);
+  session.Run([&](int rank) {
+    void* memory = nullptr;
+    MUST(ulyxMemAlloc(session.Runtime(rank), 1000 * rank, &memory));
+  });
+  EXPECT_GT(fakeGet().windows, 0);
+  EXPECT_EQ(fakeGet().windows % 4, 0);
+}
+
+TEST(NcclTraffic, ARuntimeIsDestroyedQuietlyAfterCudaHasGone) {
+  Session session(Sim(), 2);
+  CheckExchanges(session, Shape(5, 4, 8).c, TestSeed());
+  session.Run([&](int rank) { (void)MakePlan(session, Shape(6, 4, 8).c, rank); });
+  const int64_t violations = fakeGet().violations;
+  fakeSetCudaGone(1);
+  for (int rank = 0; rank < 2; rank++) {
+    EXPECT_EQ(ulyxRuntimeDestroy(session.RuntimePtr(rank)), ulyxSuccess) << ulyxGetLastError(nullptr);
+    EXPECT_EQ(session.Runtime(rank), nullptr);
+  }
+  EXPECT_EQ(fakeGet().violations, violations);
+  fakeReset();  // what CUDA took with it is nobody's leak
+}
+
+}  // namespace ulyx_test

@@ -1,0 +1,298 @@
+#!/bin/sh
+# Runs the perf programs and ulyx_plan on the CPU: output, exit statuses, JSON, flags, refusals, and faults put
+# under them on purpose.
+#
+#   tests/perf_test.sh DIRECTORY    where the programs are
+#
+# Ends with one line, '<n> passed, <m> failed', and exits non-zero where one failed.
+# shellcheck disable=SC2086 # unquoted variables below hold one word a flag
+set -u
+
+bin=$(cd "${1:?usage: perf_test.sh DIRECTORY}" && pwd)
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+passed=0
+failed=0
+status=0
+out=$scratch/out
+err=$scratch/err
+json=$scratch/results.json
+
+# Neither a launcher around this test nor its settings must reach the programs.
+unset RANK WORLD_SIZE LOCAL_RANK PMI_RANK PMI_SIZE SLURM_PROCID SLURM_NTASKS NCCL_COMM_ID
+unset OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE ULYX_TRANSPORT ULYX_TIMEOUT_MS ULYX_FAULT ULYX_FAULT_AFTER
+
+# Runs a program; what follows looks at $status, $out and $err.
+run() {
+  command_line="$*"
+  program=$1
+  shift
+  "$bin/$program" "$@" >"$out" 2>"$err"
+  status=$?
+}
+
+# check NAME COMMAND...: one result, from the command's exit status.
+check() {
+  result=$1
+  shift
+  if "$@" >/dev/null 2>&1; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    echo "FAILED: $result"
+    echo "  after: $command_line (exit status $status)"
+    sed 's/^/  | /' "$err" | head -n 5
+  fi
+}
+
+exits() { [ "$status" -eq "$1" ]; }
+out_has() { grep -q -e "$1" "$out"; }
+err_has() { grep -q -e "$1" "$err"; }
+out_is_empty() { [ ! -s "$out" ]; }
+err_is_progress() { ! grep -q -v '^#' "$err"; } # or empty
+err_is_one_line() { [ "$(wc -l <"$err")" -eq 1 ]; }
+rows_are() { [ "$(grep -c -v '^#' "$out")" -eq "$1" ]; }
+# The wrong bytes of every row add up to more than none.
+rows_are_wrong() { awk '!/^#/ && $8 > 0 { wrong = 1 } END { exit !wrong }' "$out"; }
+# field N of the last row.
+last_row() { grep -v '^#' "$out" | tail -n 1 | awk -v n="$1" '{ print $n }'; }
+last_row_is() { [ "$(last_row "$1")" = "$2" ]; }
+
+# Right data, a whole table, at most progress on standard error.
+passes() {
+  name=$1
+  shift
+  run "$@"
+  check "$name: exit status 0" exits 0
+  check "$name: no value out of bounds" out_has '^# Out of bounds values : 0 OK$'
+  check "$name: average bus bandwidth" out_has '^# Avg bus bandwidth    : [0-9]'
+  check "$name: no error" err_is_progress
+}
+
+# Wrong usage: exit status 2, one line that says why, nothing on standard output.
+refuses() {
+  why=$1
+  shift
+  run "$@"
+  check "refusal ($why): exit status 2" exits 2
+  check "refusal ($why): names it" err_has "$why"
+  check "refusal ($why): one line" err_is_one_line
+  check "refusal ($why): nothing on standard output" out_is_empty
+}
+
+if command -v python3 >/dev/null 2>&1; then
+  have_python=yes
+else
+  have_python=no
+  echo "SKIPPED: what is in the JSON (no python3)"
+fi
+
+# json EXPRESSION FILE: the expression over the parsed document `d` holds.
+json_holds() { python3 -c 'import json, sys; d = json.load(open(sys.argv[2])); sys.exit(not eval(sys.argv[1]))' "$1" "$2"; }
+check_json() {
+  [ $have_python = yes ] || return 0
+  check "$1" json_holds "$2" "$3"
+}
+
+quick="-n 2 -w 1"
+
+for program in seq_to_heads_perf heads_to_seq_perf; do
+  passes "$program at 2 ranks" $program --ranks 2 -b 64 --heads 4 --head-dim 32 $quick
+  check "$program: header names itself and the version" out_has "^# $program, ulyx [0-9]"
+  check "$program: header says what the time is" out_has '^# time: .*maximum over ranks'
+  check "$program: header names the transport" out_has '^# transport loopback'
+  check "$program: no limit on the CPU" last_row_is 9 N/A
+
+  passes "$program alone" $program --ranks 1 -b 64 --heads 4 --head-dim 32 $quick
+
+  passes "$program, a sweep by factor" $program --ranks 3 -b 32 -e 256 -f 2 --heads 5 --head-dim 8 $quick
+  check "$program: 4 rows by factor" rows_are 4
+  passes "$program, a sweep by increment" $program --ranks 2 -b 1K -e 2K -i 512 --heads 2 --head-dim 8 $quick
+  check "$program: 3 rows by increment" rows_are 3
+  passes "$program, run cycles" $program --ranks 2 -b 32 --heads 2 --head-dim 8 -N 3 $quick
+  check "$program: 3 rows by cycles" rows_are 3
+
+  passes "$program, ragged with empty ranks" $program --ranks 4 --token-counts 5,0,9,3 --head-counts 2,3,0,1 \
+    --head-dim 6 $quick
+  check "$program: 17 tokens" last_row_is 2 17
+  passes "$program, grouped heads, two dims, batch" $program --ranks 4 -b 37 --heads 12 --kv-heads 3 --head-dim 24 \
+    --value-dim 10 --batch 3 -d float8e4m3 $quick
+  passes "$program, odd bytes of a head" $program --ranks 3 -b 29 --heads 7 --head-dim 13 -d uint8 $quick
+  passes "$program, packed on both sides" $program --ranks 4 -b 50 --heads 8 --kv-heads 2 --head-dim 16 --value-dim 8 \
+    --batch 2 --packed-in --packed-out $quick
+  for type in half float double int8 int64 bool int16; do
+    passes "$program, $type" $program --ranks 2 -b 16 --heads 2 --head-dim 4 --type $type $quick
+  done
+  passes "$program, plain memory" $program --ranks 2 -b 32 --heads 4 --head-dim 8 --memory plain $quick
+  check "$program: header names plain memory" out_has 'memory plain'
+  passes "$program, -R 0" $program --ranks 2 -b 32 --heads 4 --head-dim 8 -R 0 $quick
+  check "$program: -R 0 is plain memory" out_has 'memory plain'
+  passes "$program, several exchanges a sample" $program --ranks 2 -b 32 --heads 4 --head-dim 8 -m 3 -a 1 -c 4 $quick
+  check "$program: -a 1 is the mean" out_has '^# time: .*mean over ranks'
+  run $program --ranks 2 -b 32 --heads 4 --head-dim 8 -c 0 $quick
+  check "$program without checks: exit status 0" exits 0
+  check "$program without checks says so" out_has '^# Out of bounds values : not checked$'
+
+  passes "$program, every model at 8 ranks" $program --ranks 8 --model all --tokens-divide 256 -n 1 -w 0 -J "$json"
+  check "$program: the table of models is there" out_has 'wan2.1-14b-720p$'
+  check "$program: the last model is there" out_has 'ragged-smoke$'
+  check_json "$program: JSON has a row a model" 'len(d["results"]) >= 11 and d["ranks"] == 8' "$json"
+  check_json "$program: JSON has times" 'all(r["time_min_us"] <= r["time_us"] <= r["time_max_us"] for r in d["results"])' \
+    "$json"
+  check_json "$program: JSON knows its data" 'd["out_of_bounds_values"] == 0 and d["failed"] is False' "$json"
+  check_json "$program: JSON has null for what the CPU has not" \
+    'all(r["limit_percent"] is None and r["nccl_us"] is None for r in d["results"])' "$json"
+  passes "$program, a model with other tokens" $program --ranks 4 --model qwen2.5-7b-32k -b 100 $quick
+  check "$program: the model's tokens are replaced" last_row_is 2 100
+
+  run $program -h
+  check "$program -h: exit status 0" exits 0
+  for flag in -b -e -f -i -n -w -c -G -J -d -N -a -t -m -R -g --ranks --model --baseline --enqueue --memory --id-file \
+    --token-counts --head-counts --packed-in --packed-out --tokens-divide --kv-heads --value-dim --batch; do
+    check "$program -h names $flag" out_has "^  .*$flag"
+  done
+
+  refuses "unknown flag '--sizes'" $program --sizes 3
+  refuses "unknown argument 'tokens'" $program tokens
+  refuses "unknown type 'bf17'" $program --ranks 2 --type bf17
+  refuses "unknown model 'nope'" $program --ranks 2 --model nope
+  refuses "takes a number, not '4x'" $program --ranks 4x
+  refuses "takes a number, not ''" $program --ranks=
+  refuses "takes a value" $program --ranks
+  refuses "takes no value" $program --ranks 2 --packed-in=1
+  refuses "ranks must be 1 to 64, not 65" $program --ranks 65
+  refuses "exclude each other" $program --ranks 2 -b 8 -e 16 -f 2 -i 2
+  refuses "must not be below" $program --ranks 2 -b 16 -e 8
+  refuses "3 tokens over 4 ranks" $program --ranks 4 -b 3 -e 12
+  refuses "cannot split 2 heads" $program --ranks 4 -b 64 --heads 2
+  refuses "one count a rank, 4, not 2" $program --ranks 4 --token-counts 1,2
+  refuses "separated by commas" $program --ranks 2 --token-counts 1,,2
+  refuses "separated by commas" $program --ranks 2 --head-counts 1,2,
+  refuses "kvHeads" $program --ranks 2 -b 64 --heads 6 --kv-heads 4
+  refuses "needs GPUs" $program --ranks 2 -G 2
+  refuses "needs GPUs" $program --ranks 2 --baseline 1
+  refuses "needs GPUs" $program --ranks 2 --enqueue 1
+  refuses "CPU" $program --ranks 2 -g 2
+  refuses "processes" $program --ranks 2 --id-file "$scratch/id"
+
+  run $program --ranks 2 -b 32 -J "$scratch/nowhere/results.json"
+  check "$program: JSON to nowhere: exit status 3" exits 3
+  check "$program: JSON to nowhere: one line" err_is_one_line
+done
+
+# --- Sizes and bytes ------------------------------------------------------------------------------------------
+
+run seq_to_heads_perf --ranks 4 -b 10 --heads 7 --head-dim 4 $quick
+check "7 heads, 10 tokens over 4 ranks: the busiest has 3 tokens x 21 heads x 8 bytes" last_row_is 1 504
+run heads_to_seq_perf --ranks 4 -b 10 --heads 7 --head-dim 4 $quick
+check "7 heads, 10 tokens over 4 ranks: the busiest has 10 tokens x 2 heads x 8 bytes" last_row_is 1 160
+
+# --- Faults put under the programs ----------------------------------------------------------------------------
+
+fault_library=$bin/libperf_fault.so
+if [ -e "$fault_library" ] && ! ldd "$fault_library" | grep -q -e libasan -e libtsan -e libubsan; then
+  # faulty FAULT AFTER PROGRAM [FLAG...]
+  faulty() {
+    ULYX_FAULT=$1
+    ULYX_FAULT_AFTER=$2
+    program=$3
+    shift 3
+    command_line="ULYX_FAULT=$ULYX_FAULT ULYX_FAULT_AFTER=$ULYX_FAULT_AFTER $program $*"
+    ULYX_FAULT=$ULYX_FAULT ULYX_FAULT_AFTER=$ULYX_FAULT_AFTER LD_PRELOAD=$fault_library "$bin/$program" "$@" \
+      >"$out" 2>"$err"
+    status=$?
+    unset ULYX_FAULT ULYX_FAULT_AFTER
+  }
+  for program in seq_to_heads_perf heads_to_seq_perf; do
+    for fault in byte canary stale; do
+      for after in 0 1; do # 1: the checked exchange is right, the timed one is not
+        faulty $fault $after $program --ranks 2 -b 32 --heads 4 --head-dim 8 -n 1 -w 0 -J "$json"
+        check "$program with a $fault fault from call $after on: exit status 1" exits 1
+        check "$program with a $fault fault from call $after on: the footer says FAILED" \
+          out_has '^# Out of bounds values : [1-9][0-9]* FAILED$'
+        check "$program with a $fault fault from call $after on: the row has wrong bytes" rows_are_wrong
+        check_json "$program with a $fault fault: so has the JSON" 'd["out_of_bounds_values"] > 0' "$json"
+      done
+    done
+    faulty refuse 1 $program --ranks 3 -b 32 --heads 4 --head-dim 8 -n 4 -w 0 -T 1 -J "$json"
+    check "$program with a refused call on one rank: exit status 3" exits 3
+    check "$program with a refused call on one rank: says so" err_has 'remote error'
+    check_json "$program with a refused call on one rank: the JSON is whole" 'd["failed"] is True' "$json"
+  done
+else
+  echo "SKIPPED: faults under the programs (no libperf_fault.so, or one with a sanitizer, which cannot be preloaded)"
+fi
+
+# --- ulyx_plan ------------------------------------------------------------------------------------------------
+
+run ulyx_plan exchange --tokens 9 --heads 7 --head-dim 4 --ranks 4 --json
+cp "$out" "$json"
+check "plan of 7 heads over 4 ranks: exit status 0" exits 0
+check "plan: no error" err_is_progress
+check "plan of 7 heads over 4 ranks: 2 2 2 1" out_has '"head_ranges": \[\[0, 2\], \[2, 4\], \[4, 6\], \[6, 7\]\]'
+check "plan of 9 tokens over 4 ranks: 3 2 2 2" out_has '"token_ranges": \[\[0, 3\], \[3, 5\], \[5, 7\], \[7, 9\]\]'
+check_json "plan: one row and column a rank" 'len(d["seq_to_heads_bytes"]) == 4 and len(d["arena_bytes"]) == 4' "$json"
+check_json "plan: all of q, k and v moves once" 'sum(map(sum, d["seq_to_heads_bytes"])) == 3 * 9 * 7 * 4 * 2' "$json"
+check_json "plan: all of o moves once" 'sum(map(sum, d["heads_to_seq_bytes"])) == 9 * 7 * 4 * 2' "$json"
+check_json "plan: rank 0 to rank 3 is 3 tokens x 3 tensors x 1 head x 8 bytes" 'd["seq_to_heads_bytes"][0][3] == 72' \
+  "$json"
+check_json "plan: rank 3 to rank 0 is 3 tokens x 1 head x 8 bytes" 'd["heads_to_seq_bytes"][3][0] == 24' "$json"
+
+run ulyx_plan exchange --tokens 64 --heads 20 --head-dim 8 --ranks 8 --json
+cp "$out" "$json"
+check_json "plan of 20 heads over 8 ranks: 3 3 3 3 2 2 2 2" \
+  '[b - a for a, b in d["head_ranges"]] == [3, 3, 3, 3, 2, 2, 2, 2]' "$json"
+
+run ulyx_plan exchange --tokens 8 --heads 8 --kv-heads 2 --head-dim 4 --value-dim 2 --batch 3 --type float32 --ranks 4 \
+  --json
+cp "$out" "$json"
+check_json "plan of 8 query heads over 2 key/value heads: owners 0 0 1 1" \
+  'd["kv_head_ranges"] == [[0, 1], [0, 1], [1, 2], [1, 2]]' "$json"
+check_json "plan: bytes of grouped heads" \
+  'd["seq_to_heads_bytes"][1][2] == 3 * 2 * 4 * (2 * 4 + 1 * 4 + 1 * 2)' "$json"
+check_json "plan: bytes of o have the value's dim" 'd["heads_to_seq_bytes"][1][2] == 3 * 2 * 4 * 2 * 2' "$json"
+
+run ulyx_plan exchange --head-dim 4 --ranks 3 --token-counts 4,0,5 --head-counts 0,3,1 --json
+cp "$out" "$json"
+check_json "plan from counts: ranges" \
+  'd["token_ranges"] == [[0, 4], [4, 4], [4, 9]] and d["head_ranges"] == [[0, 0], [0, 3], [3, 4]]' "$json"
+check_json "plan from counts: who owns no tokens sends nothing" 'sum(d["seq_to_heads_bytes"][1]) == 0' "$json"
+
+run ulyx_plan exchange --tokens 9 --heads 7 --head-dim 4 --ranks 4
+check "plan as text: exit status 0" exits 0
+check "plan as text: ranges" out_has '\[6, 7)'
+check "plan as text: both matrices" out_has '^heads_to_seq: bytes'
+
+run ulyx_plan -h
+check "ulyx_plan -h: exit status 0" exits 0
+check "ulyx_plan -h names exchange" out_has exchange
+run ulyx_plan exchange -h
+check "ulyx_plan exchange -h: exit status 0" exits 0
+for flag in --tokens --heads --kv-heads --head-dim --value-dim --batch --type --ranks --token-counts --head-counts --json; do
+  check "ulyx_plan exchange -h names $flag" out_has "^  $flag"
+done
+
+shape="--tokens 9 --heads 7 --head-dim 4 --ranks 4"
+refuses 'a subcommand is missing' ulyx_plan
+refuses "unknown subcommand 'swap'" ulyx_plan swap
+refuses "unknown flag '--foo'" ulyx_plan exchange --foo
+refuses "unknown type 'bf17'" ulyx_plan exchange $shape --type bf17
+refuses "takes a number, not '9.5'" ulyx_plan exchange $shape --tokens 9.5
+refuses "takes a number, not '99999999999999999999'" ulyx_plan exchange $shape --tokens 99999999999999999999
+refuses "tokens must be at least 1, not 0" ulyx_plan exchange $shape --tokens 0
+refuses "ranks must be 1 to" ulyx_plan exchange $shape --ranks 0
+refuses "cannot split 3 tokens" ulyx_plan exchange $shape --tokens 3
+refuses "cannot split 3 heads" ulyx_plan exchange $shape --heads 3
+refuses "kvHeads" ulyx_plan exchange $shape --kv-heads 3
+refuses "one count a rank, 4, not 3" ulyx_plan exchange $shape --token-counts 3,3,3
+refuses "one count a rank, 4, not 5" ulyx_plan exchange $shape --head-counts 1,2,2,1,1
+refuses "tokens is 9, but --token-counts add up to 8" ulyx_plan exchange $shape --token-counts 2,2,2,2
+refuses "at least 0, not -1" ulyx_plan exchange $shape --token-counts 5,5,-1,0
+refuses "2^63" ulyx_plan exchange $shape --tokens 9223372036854775807
+refuses "ranks is needed" ulyx_plan exchange --tokens 9 --heads 7 --head-dim 4
+refuses "heads is needed" ulyx_plan exchange --tokens 9 --head-dim 4 --ranks 2
+refuses "head-dim is needed" ulyx_plan exchange --tokens 9 --heads 7 --ranks 2
+refuses "tokens is needed" ulyx_plan exchange --heads 7 --head-dim 4 --ranks 2
+
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]

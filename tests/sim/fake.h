@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What tests ask of the fakes: counts of what the library did and still holds, faults to inject, and the
+ * facts of the pretended machine.
+ *
+ * The fakes stand in for NCCL (fake_nccl_*.c) and, in ulyx_sim, for CUDA and ulyx's kernels as well
+ * (fake_cuda_*.c, fake_kernels.c). Ranks are threads of one process, "device memory" is host memory, a
+ * stream's work is done before the call that enqueues it returns. Whatever real hardware would corrupt or
+ * refuse silently is a violation: printed to stderr, counted, and refused where the call can refuse. */
+#ifndef ULYX_TESTS_SIM_FAKE_H_
+#define ULYX_TESTS_SIM_FAKE_H_
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define FAKE_MAX_RANKS 64
+
+typedef struct fakeCounters {
+  /* Made since the last fakeReset and not yet released. */
+  int64_t allocations; /* cudaMalloc and cudaMallocManaged */
+  int64_t hostAllocations;
+  int64_t streams;
+  int64_t events;
+  int64_t comms;
+  int64_t ncclAllocations;
+  int64_t windows;
+  int64_t registrations; /* ncclCommRegister */
+  int64_t openGroups;    /* ncclGroupStart without its ncclGroupEnd */
+  /* Done since the last fakeReset. */
+  int64_t sends; /* counted when their group runs */
+  int64_t receives;
+  int64_t zeroByteMessages; /* sends and receives of nothing */
+  int64_t groups;           /* that held a send or a receive */
+  int64_t maxGroupMessages; /* most sends and receives in one group */
+  int64_t overlaps;         /* receives into memory that the same group sends or receives too: contents undefined */
+  int64_t collectives;      /* ncclAllGather, ncclBroadcast; their messages are not counted above */
+  int64_t launches;         /* ulyxLaunchCopies with a copy to make */
+  int64_t launchedCopies;
+  int64_t mostCtas;       /* most thread blocks of one launch */
+  int64_t maxWindowBytes; /* of any window registered */
+  int64_t minWindowBytes;
+  int64_t faults;     /* injected calls that failed */
+  int64_t violations; /* 0 in every correct run */
+} fakeCounters;
+
+fakeCounters fakeGet(void);
+
+/* Bytes sent by ncclSend from rank src to rank dst of any communicator since the last fakeReset. */
+int64_t fakeSentBytes(int src, int dst);
+
+/* Counts from zero, forgets faults, and sets what fakeSet... set to its default (given last with each). What is
+ * alive stays alive but is no longer counted, so that one test's leak fails that test alone. */
+void fakeReset(void);
+
+/* The n-th call from now on (1: the next) of `function`, a literal such as "cudaMalloc" (NULL: any that can
+ * fail), fails with an error fit for it. A call that releases something fails after releasing it, as CUDA does
+ * when it reports an earlier error. One fault at a time; n = 0 disarms. fakeFailNth counts the calls of all
+ * threads, fakeFailNthHere those of the calling thread, which fakeReset disarms only on its own thread. */
+void fakeFailNth(const char* function, int n);
+void fakeFailNthHere(const char* function, int n);
+
+/* How long a rank waits for the others before the call fails with ncclSystemError. 20000. */
+void fakeSetDeadlineMs(int ms);
+
+/* 0: ncclCommWindowRegister succeeds and leaves NULL, as NCCL does where it cannot map windows. 1. */
+void fakeSetWindowSupport(int supported);
+
+/* ulyx_sim only: how many devices there are. 16. */
+void fakeSetDeviceCount(int count);
+
+/* ulyx_sim only: 1: the driver has shut down, as at process exit. Every CUDA call returns
+ * cudaErrorCudartUnloading, every NCCL call is a violation. 0. */
+void fakeSetCudaGone(int gone);
+
+/* ulyx_sim only: the calling thread begins (1) or ends (0) a capture of the stream, in the thread's capture mode.
+ * Work is done at once all the same; what a capture would refuse is refused and is a violation, and so is a
+ * stream that joined the capture and was not joined back at its end. */
+struct CUstream_st;
+void fakeCapture(struct CUstream_st* stream, int capturing);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* ULYX_TESTS_SIM_FAKE_H_ */

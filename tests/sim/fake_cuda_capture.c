@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The rules of stream capture, for streams that a test declares captured: a stream that waits for an event of
+ * the capture becomes part of it and must be waited for by the capture's own stream before the end; events from
+ * outside must not be waited for inside; the host must not ask for the state of what is only being written down;
+ * calls that could wait for it are forbidden to the capturing thread unless its mode is relaxed. The fake NCCL's
+ * own calls stand for what NCCL does otherwise, and obey none of this. */
+#include "fake_cuda.h"
+
+static _Thread_local int captures; /* that this thread has begun */
+
+void fakeCapture(cudaStream_t stream, int capturing) {
+  if ((stream->capture != NULL) == (capturing != 0)) return;
+  captures += capturing != 0 ? 1 : -1;
+  if (capturing != 0) {
+    stream->capture = stream;
+    return;
+  }
+  for (int i = 0; i < stream->forkCount; i++) {
+    if (!stream->forks[i]->joined) fakeViolation("a stream that joined a capture was not joined back at its end");
+    stream->forks[i]->capture = NULL;
+  }
+  stream->forkCount = 0;
+  stream->capture = NULL;
+}
+
+cudaError_t fakeCaptureForbids(const char* function) {
+  if (captures == 0 || fakeIsQuiet() || fakeCaptureMode() == cudaStreamCaptureModeRelaxed) return cudaSuccess;
+  fakeViolation("%s while the thread captures a stream", function);
+  return fakeCudaResult(cudaErrorStreamCaptureUnsupported);
+}
+
+cudaError_t fakeCaptureAsks(cudaStream_t stream, const char* function) {
+  const cudaStream_t own = fakeOwnStream(stream);
+  if (own == NULL || own->capture == NULL || fakeIsQuiet()) return cudaSuccess;
+  fakeViolation("%s of a stream that is being captured", function);
+  return fakeCudaResult(cudaErrorStreamCaptureUnsupported);
+}
+
+void fakeCaptureRecords(cudaEvent_t event, cudaStream_t stream) {
+  const cudaStream_t own = fakeOwnStream(stream);
+  if (fakeIsQuiet()) return;
+  event->stream = own;
+  event->capture = own != NULL ? own->capture : NULL;
+}
+
+static cudaError_t joinCapture(cudaStream_t stream, cudaStream_t capture) {
+  if (capture->forkCount == FAKE_MAX_FORKS) {
+    fakeViolation("more than %d streams join one capture", FAKE_MAX_FORKS);
+    return fakeCudaResult(cudaErrorStreamCaptureUnsupported);
+  }
+  capture->forks[capture->forkCount++] = stream;
+  stream->capture = capture;
+  stream->joined = false;
+  return cudaSuccess;
+}
+
+cudaError_t fakeCaptureWaits(cudaStream_t stream, cudaEvent_t event) {
+  const cudaStream_t own = fakeOwnStream(stream);
+  if (own == NULL || fakeIsQuiet() || event->recordedNs == 0) return cudaSuccess;
+  if (own->capture == NULL) return event->capture != NULL ? joinCapture(own, event->capture) : cudaSuccess;
+  if (event->capture != own->capture) {
+    fakeViolation("a stream that is being captured waits for an event from outside the capture");
+    return fakeCudaResult(cudaErrorStreamCaptureIsolation);
+  }
+  if (own == own->capture) event->stream->joined = true;
+  return cudaSuccess;
+}

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: MIT */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fake_nccl.h"
+
+/* One GPU stands in for many in ulyx_onegpu; elsewhere NCCL refuses two ranks on one device. */
+#ifdef FAKE_SHARED_DEVICE
+static const bool sharedDevices = true;
+#else
+static const bool sharedDevices = false;
+#endif
+
+ncclResult_t ncclGetVersion(int* version) {
+  FAKE_NCCL(ncclInternalError);
+  if (version == NULL) return fakeRefuse(ncclInvalidArgument, "ncclGetVersion: version is NULL");
+  *version = NCCL_VERSION_CODE;
+  return ncclSuccess;
+}
+
+const char* ncclGetErrorString(ncclResult_t result) {
+  switch (result) {
+    case ncclSuccess:
+      return "no error";
+    case ncclUnhandledCudaError:
+      return "unhandled cuda error";
+    case ncclSystemError:
+      return "unhandled system error";
+    case ncclInternalError:
+      return "internal error";
+    case ncclInvalidArgument:
+      return "invalid argument";
+    case ncclInvalidUsage:
+      return "invalid usage";
+    case ncclRemoteError:
+      return "remote process exited or there was a network error";
+    case ncclInProgress:
+      return "NCCL operation in progress";
+    default:
+      return "unknown result code";
+  }
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  static int64_t serial;
+  FAKE_NCCL(ncclSystemError);
+  if (id == NULL) return fakeRefuse(ncclInvalidArgument, "ncclGetUniqueId: id is NULL");
+  memset(id, 0, sizeof *id);
+  fakeLock();
+  snprintf(id->internal, sizeof id->internal, "fake world %lld", (long long)++serial);
+  fakeUnlock();
+  return ncclSuccess;
+}
+
+/* ---- Joining ----------------------------------------------------------------------------------------- */
+
+static ncclResult_t checkConfig(const ncclConfig_t* config, const char* function) {
+  static const ncclConfig_t initial = NCCL_CONFIG_INITIALIZER;
+  if (config == NULL) return ncclSuccess;
+  if (config->magic != initial.magic || config->size > initial.size) {
+    return fakeRefuse(ncclInvalidArgument, "%s: config does not come from NCCL_CONFIG_INITIALIZER", function);
+  }
+  return ncclSuccess;
+}
+
+static ncclResult_t initRank(ncclComm_t* comm, int nRanks, ncclUniqueId id, int rank, const char* function) {
+  if (comm == NULL) return fakeGroupFail(fakeRefuse(ncclInvalidArgument, "%s: comm is NULL", function));
+  *comm = NULL;
+  if (nRanks < 1 || nRanks > FAKE_MAX_RANKS || rank < 0 || rank >= nRanks) {
+    return fakeGroupFail(fakeRefuse(ncclInvalidArgument, "%s: rank %d of %d", function, rank, nRanks));
+  }
+  if (id.internal[0] == 0) return fakeGroupFail(fakeRefuse(ncclInvalidArgument, "%s: an empty id", function));
+  fakeOp op = {.kind = FAKE_OP_INIT, .operation = function, .newComm = comm, .id = id, .nRanks = nRanks, .rank = rank};
+  fakeQuietBegin();
+  const cudaError_t error = cudaGetDevice(&op.ticket.device);
+  fakeQuietEnd();
+  if (error != cudaSuccess) {
+    return fakeGroupFail(
+        fakeRefuse(ncclUnhandledCudaError, "%s: cudaGetDevice: %s", function, cudaGetErrorString(error)));
+  }
+  return fakeGroupAdd(&op);
+}
+
+ncclResult_t ncclCommInitRank(ncclComm_t* comm, int nRanks, ncclUniqueId id, int rank) {
+  FAKE_NCCL_GROUPED(ncclSystemError);
+  return initRank(comm, nRanks, id, rank, __func__);
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int nRanks, ncclUniqueId id, int rank, ncclConfig_t* config) {
+  FAKE_NCCL_GROUPED(ncclSystemError);
+  const ncclResult_t result = checkConfig(config, __func__);
+  return result != ncclSuccess ? fakeGroupFail(result) : initRank(comm, nRanks, id, rank, __func__);
+}
+
+ncclResult_t ncclCommInitAll(ncclComm_t* comms, int nDevices, const int* devices) {
+  FAKE_NCCL_GROUPED(ncclSystemError);
+  if (comms == NULL || nDevices < 1) return fakeRefuse(ncclInvalidArgument, "%s: %d devices", __func__, nDevices);
+  ncclUniqueId id;
+  int before = 0;
+  fakeQuietBegin();
+  ncclResult_t result = ncclGetUniqueId(&id);
+  cudaError_t error = cudaGetDevice(&before);
+  fakeGroupBegin();
+  for (int rank = 0; rank < nDevices && error == cudaSuccess && result == ncclSuccess; rank++) {
+    error = cudaSetDevice(devices != NULL ? devices[rank] : rank);
+    if (error == cudaSuccess) result = initRank(&comms[rank], nDevices, id, rank, __func__);
+  }
+  if (error != cudaSuccess) {
+    fakeGroupFail(fakeRefuse(ncclUnhandledCudaError, "%s: %s", __func__, cudaGetErrorString(error)));
+  }
+  cudaSetDevice(before);
+  fakeQuietEnd();
+  return fakeGroupFinish();
+}
+
+static ncclResult_t joinWorld(fakeOp* op) {
+  fakeWorld* world = fakeWorldOfId(&op->id);
+  if (world == NULL) world = fakeWorldAdd(&op->id, op->nRanks, 0);
+  if (world == NULL) return ncclSystemError;
+  if (world->nRanks != op->nRanks) {
+    return fakeRefuse(ncclInvalidUsage, "rank %d joins a world of %d ranks, others one of %d", op->rank, op->nRanks,
+                      world->nRanks);
+  }
+  const fakeStep* step = world->steps;
+  if (world->joined == op->nRanks || (step != NULL && step->tickets[op->rank].present)) {
+    return fakeRefuse(ncclInvalidUsage, "rank %d joins a world of %d ranks a second time", op->rank, op->nRanks);
+  }
+  op->comm = fakeCommAdd(world, op->rank, op->ticket.device);
+  if (op->comm == NULL) return ncclSystemError;
+  world->joined++;
+  op->step = fakeStepReach(op->comm, FAKE_STEP_INIT, op->ticket);
+  if (op->step != NULL) return ncclSuccess;
+  fakeCommRemove(op->comm);
+  return ncclSystemError;
+}
+
+ncclResult_t fakeInitPost(fakeOp* op) {
+  fakeLock();
+  const ncclResult_t result = joinWorld(op);
+  fakeUnlock();
+  return result;
+}
+
+static ncclResult_t checkDevices(const fakeStep* step, int nRanks) {
+  for (int a = 0; a < nRanks && !sharedDevices; a++) {
+    for (int b = 0; b < a; b++) {
+      if (step->tickets[a].device == step->tickets[b].device) {
+        return fakeRefuse(ncclInvalidUsage, "ranks %d and %d are both on device %d", b, a, step->tickets[a].device);
+      }
+    }
+  }
+  return ncclSuccess;
+}
+
+ncclResult_t fakeInitComplete(fakeOp* op, int64_t deadline) {
+  if (op->step == NULL) return ncclSuccess; /* its post said why */
+  fakeLock();
+  ncclResult_t result = fakeStepWait(op->comm, op->step, deadline);
+  if (result == ncclSuccess) result = checkDevices(op->step, op->nRanks);
+  fakeStepLeave(op->comm, op->step);
+  if (result == ncclSuccess) {
+    *op->newComm = op->comm;
+  } else {
+    fakeCommRemove(op->comm);
+  }
+  fakeUnlock();
+  return result;
+}
+
+/* ---- Splitting --------------------------------------------------------------------------------------- */
+
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* newComm, ncclConfig_t* config) {
+  FAKE_NCCL_GROUPED(ncclSystemError);
+  ncclResult_t result = fakeCheckComm(comm, __func__);
+  if (result == ncclSuccess) result = checkConfig(config, __func__);
+  if (result == ncclSuccess && (newComm == NULL || (color < 0 && color != NCCL_SPLIT_NOCOLOR))) {
+    result = fakeRefuse(ncclInvalidArgument, "%s: color %d", __func__, color);
+  }
+  if (result != ncclSuccess) return fakeGroupFail(result);
+  *newComm = NULL;
+  const fakeOp op = {.kind = FAKE_OP_SPLIT,
+                     .operation = __func__,
+                     .comm = comm,
+                     .newComm = newComm,
+                     .ticket = {false, comm->device, color, key}};
+  return fakeGroupAdd(&op);
+}
+
+ncclResult_t fakeSplitPost(fakeOp* op) {
+  fakeLock();
+  op->step = fakeStepReach(op->comm, FAKE_STEP_SPLIT, op->ticket);
+  fakeUnlock();
+  return op->step != NULL ? ncclSuccess : ncclInvalidUsage;
+}
+
+/* This rank's end of the child: its ranks are those of one color, ordered by key, then by rank. */
+static ncclComm_t childOf(const fakeOp* op) {
+  fakeStep* step = op->step;
+  const fakeTicket mine = step->tickets[op->comm->rank];
+  int first = -1, ranks = 0, rank = 0;
+  for (int r = 0; r < op->comm->world->nRanks; r++) {
+    const fakeTicket other = step->tickets[r];
+    if (other.color != mine.color) continue;
+    if (first < 0) first = r;
+    ranks++;
+    rank += other.key < mine.key || (other.key == mine.key && r < op->comm->rank);
+  }
+  if (step->children[first] == NULL) step->children[first] = fakeWorldAdd(NULL, ranks, ranks);
+  return step->children[first] != NULL ? fakeCommAdd(step->children[first], rank, op->comm->device) : NULL;
+}
+
+ncclResult_t fakeSplitComplete(fakeOp* op, int64_t deadline) {
+  if (op->step == NULL) return ncclSuccess; /* its post said why */
+  fakeLock();
+  ncclResult_t result = fakeStepWait(op->comm, op->step, deadline);
+  if (result == ncclSuccess && op->ticket.color != NCCL_SPLIT_NOCOLOR) {
+    *op->newComm = childOf(op);
+    if (*op->newComm == NULL) result = ncclSystemError;
+  }
+  fakeStepLeave(op->comm, op->step);
+  fakeUnlock();
+  return result;
+}
+
+/* ---- Leaving ----------------------------------------------------------------------------------------- */
+
+ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+  FAKE_NCCL(ncclSystemError);
+  const ncclResult_t result = fakeCheckComm(comm, __func__);
+  if (result != ncclSuccess) return result;
+  fakeLock();
+  comm->finalized = true;
+  fakeUnlock();
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  FAKE_NCCL_RELEASE(ncclSystemError);
+  if (comm == NULL) return struck;
+  const ncclResult_t result = fakeCheckComm(comm, __func__);
+  if (result != ncclSuccess) return result;
+  fakeLock();
+  if (comm->windows > 0) {
+    fakeViolation("%s: rank %d still has %d windows registered", __func__, comm->rank, comm->windows);
+  }
+  if (comm->users > 0) fakeViolation("%s: rank %d is in a group", __func__, comm->rank);
+  fakeWindowsDrop(comm);
+  fakeCommRemove(comm);
+  fakeUnlock();
+  return struck;
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  FAKE_NCCL_RELEASE(ncclSystemError);
+  if (comm == NULL) return struck;
+  const ncclResult_t result = fakeCheckComm(comm, __func__);
+  if (result != ncclSuccess) return result;
+  fakeLock();
+  comm->aborted = true;
+  fakeWakeAll();
+  /* Another thread that waits in a group of this communicator gives up now; it must be out first. */
+  while (comm->users > 0) fakeWaitPatiently();
+  fakeWindowsDrop(comm);
+  fakeCommRemove(comm);
+  fakeUnlock();
+  return struck;
+}
+
+/* ---- Asking ------------------------------------------------------------------------------------------ */
+
+ncclResult_t ncclCommCount(const ncclComm_t comm, int* count) {
+  FAKE_NCCL(ncclInternalError);
+  const ncclResult_t result = fakeCheckComm(comm, __func__);
+  if (result == ncclSuccess) *count = comm->world->nRanks;
+  return result;
+}
+
+ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int* device) {
+  FAKE_NCCL(ncclInternalError);
+  const ncclResult_t result = fakeCheckComm(comm, __func__);
+  if (result == ncclSuccess) *device = comm->device;
+  return result;
+}
+
+ncclResult_t ncclCommUserRank(const ncclComm_t comm, int* rank) {
+  FAKE_NCCL(ncclInternalError);
+  const ncclResult_t result = fakeCheckComm(comm, __func__);
+  if (result == ncclSuccess) *rank = comm->rank;
+  return result;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* asyncError) {
+  FAKE_NCCL(ncclInternalError);
+  const ncclResult_t result = fakeCheckComm(comm, __func__);
+  if (result != ncclSuccess) return result;
+  fakeLock();
+  *asyncError = comm->asyncError;
+  fakeUnlock();
+  return ncclSuccess;
+}

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: MIT */
+#include "fake_state.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct fakeFault {
+  const char* function; /* NULL: any */
+  int left;             /* calls until it strikes, 0: disarmed */
+} fakeFault;
+
+typedef struct fakeSettings {
+  int deadlineMs;
+  int deviceCount;
+  int windowSupport;
+  int cudaGone;
+} fakeSettings;
+
+#define FAKE_DEFAULT_SETTINGS \
+  { 20000, 16, 1, 0 }
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static fakeCounters counters;
+static int64_t sentBytes[FAKE_MAX_RANKS][FAKE_MAX_RANKS];
+static fakeFault faultAnywhere;
+static fakeSettings settings = FAKE_DEFAULT_SETTINGS;
+static int64_t generation = 1; /* one more with every reset */
+
+static _Thread_local fakeFault faultHere;
+static _Thread_local int quiet;
+
+static int64_t* counterAt(size_t counter) {
+  return (int64_t*)(void*)((char*)&counters + counter);
+}
+
+void fakeCount(size_t counter, int64_t n) {
+  if (quiet) return;
+  pthread_mutex_lock(&mutex);
+  *counterAt(counter) += n;
+  pthread_mutex_unlock(&mutex);
+}
+
+void fakeCountMax(size_t counter, int64_t value) {
+  pthread_mutex_lock(&mutex);
+  if (value > *counterAt(counter)) *counterAt(counter) = value;
+  pthread_mutex_unlock(&mutex);
+}
+
+void fakeCountSent(int src, int dst, int64_t bytes) {
+  pthread_mutex_lock(&mutex);
+  sentBytes[src][dst] += bytes;
+  pthread_mutex_unlock(&mutex);
+}
+
+void fakeCountWindow(int64_t bytes) {
+  pthread_mutex_lock(&mutex);
+  if (counters.maxWindowBytes == 0 || bytes < counters.minWindowBytes) counters.minWindowBytes = bytes;
+  if (bytes > counters.maxWindowBytes) counters.maxWindowBytes = bytes;
+  pthread_mutex_unlock(&mutex);
+}
+
+int64_t fakeBorn(size_t counter) {
+  if (quiet) return 0;
+  pthread_mutex_lock(&mutex);
+  ++*counterAt(counter);
+  const int64_t birth = generation;
+  pthread_mutex_unlock(&mutex);
+  return birth;
+}
+
+void fakeDied(size_t counter, int64_t birth) {
+  pthread_mutex_lock(&mutex);
+  if (birth == generation) --*counterAt(counter);
+  pthread_mutex_unlock(&mutex);
+}
+
+static bool strikes(fakeFault* fault, const char* function) {
+  if (fault->left == 0 || (fault->function != NULL && strcmp(fault->function, function) != 0)) return false;
+  return --fault->left == 0;
+}
+
+bool fakeStrikes(const char* function) {
+  if (quiet) return false;
+  pthread_mutex_lock(&mutex);
+  const bool here = strikes(&faultHere, function);
+  const bool struck = strikes(&faultAnywhere, function) || here;
+  counters.faults += struck;
+  pthread_mutex_unlock(&mutex);
+  return struck;
+}
+
+void fakeQuietBegin(void) {
+  quiet++;
+}
+
+void fakeQuietEnd(void) {
+  quiet--;
+}
+
+bool fakeIsQuiet(void) {
+  return quiet > 0;
+}
+
+void fakeViolation(const char* format, ...) {
+  char text[512];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  fprintf(stderr, "fake: violation: %s\n", text);
+  pthread_mutex_lock(&mutex);
+  counters.violations++;
+  pthread_mutex_unlock(&mutex);
+}
+
+static int readSetting(const int* setting) {
+  pthread_mutex_lock(&mutex);
+  const int value = *setting;
+  pthread_mutex_unlock(&mutex);
+  return value;
+}
+
+static void writeSetting(int* setting, int value) {
+  pthread_mutex_lock(&mutex);
+  *setting = value;
+  pthread_mutex_unlock(&mutex);
+}
+
+int fakeDeadlineMs(void) {
+  return readSetting(&settings.deadlineMs);
+}
+int fakeDeviceCount(void) {
+  return readSetting(&settings.deviceCount);
+}
+bool fakeWindowSupport(void) {
+  return readSetting(&settings.windowSupport) != 0;
+}
+bool fakeCudaGone(void) {
+  return readSetting(&settings.cudaGone) != 0;
+}
+
+void fakeSetDeadlineMs(int ms) {
+  writeSetting(&settings.deadlineMs, ms);
+}
+void fakeSetDeviceCount(int count) {
+  writeSetting(&settings.deviceCount, count);
+}
+void fakeSetWindowSupport(int supported) {
+  writeSetting(&settings.windowSupport, supported);
+}
+void fakeSetCudaGone(int gone) {
+  writeSetting(&settings.cudaGone, gone);
+}
+
+fakeCounters fakeGet(void) {
+  pthread_mutex_lock(&mutex);
+  const fakeCounters copy = counters;
+  pthread_mutex_unlock(&mutex);
+  return copy;
+}
+
+int64_t fakeSentBytes(int src, int dst) {
+  pthread_mutex_lock(&mutex);
+  const int64_t bytes = sentBytes[src][dst];
+  pthread_mutex_unlock(&mutex);
+  return bytes;
+}
+
+void fakeReset(void) {
+  pthread_mutex_lock(&mutex);
+  memset(&counters, 0, sizeof counters);
+  memset(sentBytes, 0, sizeof sentBytes);
+  faultAnywhere = (fakeFault){NULL, 0};
+  settings = (fakeSettings)FAKE_DEFAULT_SETTINGS;
+  generation++;
+  pthread_mutex_unlock(&mutex);
+  faultHere = (fakeFault){NULL, 0};
+}
+
+void fakeFailNth(const char* function, int n) {
+  pthread_mutex_lock(&mutex);
+  faultAnywhere = (fakeFault){function, n};
+  pthread_mutex_unlock(&mutex);
+}
+
+void fakeFailNthHere(const char* function, int n) {
+  faultHere = (fakeFault){function, n};
+}

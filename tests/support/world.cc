@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+#include "support/world.h"
+
+#include "support/ranks.h"
+#include "support/status.h"
+
+namespace ulyx_test {
+
+const World* LoopbackWorld();  // loopback_world.cc
+const World* CudaWorld();      // cuda_world.cc
+
+const std::vector<const World*>& Worlds() {
+#if defined(ULYX_TEST_WORLD_SIM) || defined(ULYX_TEST_WORLD_ONEGPU)
+  static const std::vector<const World*> worlds = {CudaWorld()};
+#elif defined(ULYX_HAVE_CUDA)
+  static const std::vector<const World*> worlds = {LoopbackWorld(), CudaWorld()};
+#else
+  static const std::vector<const World*> worlds = {LoopbackWorld()};
+#endif
+  return worlds;
+}
+
+std::string WorldName(const ::testing::TestParamInfo<const World*>& param) { return param.param->Name(); }
+
+Session::Session(const World& world, int nRanks, const ulyxConfig_t* config) : world_(world), runtimes_(nRanks) {
+  const std::vector<int> devices = world.Devices(nRanks);
+  MUST(ulyxRuntimeCreateLocal(config, nRanks, devices.empty() ? nullptr : devices.data(), runtimes_.data()));
+  for (int rank = 0; rank < nRanks; rank++) streams_.push_back(world.NewStream(rank));
+}
+
+Session::~Session() {
+  for (ulyxRuntime_t& runtime : runtimes_) {
+    EXPECT_EQ(ulyxRuntimeDestroy(&runtime), ulyxSuccess) << ulyxGetLastError(nullptr);
+  }
+  for (int rank = 0; rank < NRanks(); rank++) world_.FreeStream(rank, streams_[rank]);
+}
+
+void Session::Run(const std::function<void(int rank)>& body) const { RunRanks(NRanks(), body); }
+
+void Session::Destroy() {
+  for (ulyxRuntime_t& runtime : runtimes_) MUST(ulyxRuntimeDestroy(&runtime));
+}
+
+}  // namespace ulyx_test

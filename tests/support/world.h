@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+//
+// Where ranks live. Exchange tests run on every world of their binary:
+//
+//   loopback  threads of this process and host memory
+//   nccl      one real GPU a rank
+//   sim       the nccl transport over a fake NCCL and a fake CUDA, on the CPU (ULYX_TEST_WORLD_SIM)
+//   onegpu    the nccl transport over a fake NCCL and real CUDA, all ranks on device 0 (ULYX_TEST_WORLD_ONEGPU)
+//
+// A Session is a world with its runtimes made.
+#ifndef ULYX_TESTS_SUPPORT_WORLD_H_
+#define ULYX_TESTS_SUPPORT_WORLD_H_
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "ulyx.h"
+
+namespace ulyx_test {
+
+class World {
+ public:
+  virtual ~World() = default;
+  virtual const char* Name() const = 0;
+  virtual int Transport() const = 0;  // ulyxTransport_t
+  // Most ranks that fit on this machine; 0 without the hardware, and then Missing says what is missing.
+  virtual int MaxRanks() const = 0;
+  virtual std::string Missing() const = 0;
+  // For ulyxRuntimeCreateLocal; empty: NULL.
+  virtual std::vector<int> Devices(int nRanks) const = 0;
+
+  // Makes the rank's device the calling thread's. The calls below do so too.
+  virtual void Use(int rank) const = 0;
+  virtual int Current() const = 0;
+
+  // Ordinary memory of a rank, 256-byte aligned, and copies between it and the host.
+  virtual void* Alloc(int rank, size_t bytes) const = 0;
+  virtual void Free(int rank, void* memory) const = 0;
+  virtual void Upload(int rank, void* memory, const void* host, size_t bytes) const = 0;
+  virtual void Download(int rank, void* host, const void* memory, size_t bytes) const = 0;
+
+  virtual ulyxStream_t NewStream(int rank) const = 0;
+  virtual void Synchronize(int rank, ulyxStream_t stream) const = 0;
+  virtual void FreeStream(int rank, ulyxStream_t stream) const = 0;
+};
+
+// The worlds of this binary.
+const std::vector<const World*>& Worlds();
+
+// For GoogleTest's parameter names.
+inline void PrintTo(const World* world, std::ostream* out) { *out << world->Name(); }
+
+class Session {
+ public:
+  Session(const World& world, int nRanks, const ulyxConfig_t* config = nullptr);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  const World& GetWorld() const { return world_; }
+  int NRanks() const { return int(runtimes_.size()); }
+  ulyxRuntime_t Runtime(int rank) const { return runtimes_[rank]; }
+  ulyxRuntime_t* RuntimePtr(int rank) { return &runtimes_[rank]; }
+  ulyxStream_t Stream(int rank) const { return streams_[rank]; }
+  void Synchronize(int rank) const { world_.Synchronize(rank, streams_[rank]); }
+  // Calls body(rank) on a thread of each rank.
+  void Run(const std::function<void(int rank)>& body) const;
+  // Destroys the runtimes one after another, and throws if one refuses.
+  void Destroy();
+
+ private:
+  const World& world_;
+  std::vector<ulyxRuntime_t> runtimes_;
+  std::vector<ulyxStream_t> streams_;
+};
+
+// Leaves a test as skipped, with the reason, where the world has fewer ranks.
+#define ULYX_SKIP_BELOW(world, nRanks)                                                                      \
+  do {                                                                                                      \
+    if ((world).MaxRanks() < (nRanks)) {                                                                    \
+      GTEST_SKIP() << (world).Name() << " needs room for " << (nRanks) << " ranks: " << (world).Missing(); \
+    }                                                                                                       \
+  } while (0)
+
+std::string WorldName(const ::testing::TestParamInfo<const World*>& param);
+
+// One test suite for all worlds: TEST_P(suite, ...) with GetParam() a const World*.
+#define ULYX_ON_EVERY_WORLD(suite) \
+  INSTANTIATE_TEST_SUITE_P(On, suite, ::testing::ValuesIn(::ulyx_test::Worlds()), ::ulyx_test::WorldName)
+
+}  // namespace ulyx_test
+
+#endif  // ULYX_TESTS_SUPPORT_WORLD_H_
