@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <sstream>
 #include <stdexcept>
 
@@ -35,8 +36,14 @@ struct Piece {
   int64_t dim;
 };
 
-uint8_t ByteOf(uint64_t headHash, int64_t byte) {
-  return uint8_t((headHash ^ (uint64_t(byte + 1) * 0x9e3779b97f4a7c15u)) * 0xd6e8feb86659fd93u >> 56);
+// Bytes 0, 1, ... of a head, eight to a word.
+void WriteBytes(uint64_t headHash, uint8_t flip, uint8_t* bytes, int64_t count) {
+  const uint64_t flips = flip * 0x0101010101010101u;
+  for (int64_t i = 0; i < count; i += 8) {
+    uint64_t word = (headHash ^ (uint64_t(i + 1) * 0x9e3779b97f4a7c15u)) * 0xd6e8feb86659fd93u;
+    word ^= (word >> 32) ^ flips;
+    std::memcpy(bytes + i, &word, size_t(std::min<int64_t>(8, count - i)));
+  }
 }
 
 // Calls body(block, batch, token, head, byte offset of the head) for every head of a layout.
@@ -177,12 +184,10 @@ Layout Oracle::LayoutOf(int rank, Slot slot) const {
 std::vector<uint8_t> Oracle::Image(int rank, Slot slot, int64_t misalign, uint8_t flip) const {
   const Layout layout = LayoutOf(rank, slot);
   std::vector<uint8_t> image(kCanary + kMaxMisalign + layout.bytes + kCanary);
-  const uint64_t noise = HeadHash(seed_, '~', rank, slot, 0);
-  for (size_t i = 0; i < image.size(); i++) image[i] = ByteOf(noise, int64_t(i));
+  WriteBytes(HeadHash(seed_, '~', rank, slot, 0), 0, image.data(), int64_t(image.size()));
   ForEachHead(layout, [&](const Block& block, int64_t batch, int64_t token, int64_t head, int64_t offset) {
-    const uint64_t hash = HeadHash(seed_, block.tensor, batch, token, head);
-    uint8_t* bytes = image.data() + kCanary + misalign + offset;
-    for (int64_t i = 0; i < block.headBytes; i++) bytes[i] = uint8_t(ByteOf(hash, i) ^ flip);
+    WriteBytes(HeadHash(seed_, block.tensor, batch, token, head), flip, image.data() + kCanary + misalign + offset,
+               block.headBytes);
   });
   return image;
 }
