@@ -5,6 +5,7 @@
 
 void ulyxCopyBatchReset(ulyxCopyBatch* batch) {
   batch->count = batch->tiles = 0;
+  batch->streaming = batch->reserved = 0;
 }
 
 /* The most rows that a descriptor can hold, or the most bytes of a row too long for one; taken off the strip. */

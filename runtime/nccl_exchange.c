@@ -33,7 +33,9 @@ static char* inPlace(const ulyxNccl* self, const ulyxMessage* message, void* con
 
 static ulyxResult_t flush(ulyxNccl* self, int ctas, cudaStream_t stream) {
   const cudaError_t error = ulyxLaunchCopies(&self->batch, ctas, stream);
+  const uint32_t streaming = self->batch.streaming;
   ulyxCopyBatchReset(&self->batch);
+  self->batch.streaming = streaming;
   return ulyxCudaResult(error, "launch of the copy kernel");
 }
 
@@ -149,8 +151,11 @@ static ulyxResult_t copyBeside(ulyxNccl* self, const ulyxExchange* exchange, con
       ulyxMax64(messageBytes(wire->sends, wire->sendCount), messageBytes(wire->recvs, wire->recvCount));
   const int64_t needed = ulyxMax64(1, ownBytes / ulyxMax64(1, wireBytes / CTAS_AT_WIRE_SPEED) + 1);
   const int ctas = (int)ulyxMin64(self->besideCtas, needed);
+  self->batch.streaming = 1; /* what was packed stays in the cache for NCCL's kernel */
   ULYX_TRY(addOwn(self, exchange, ctas, side));
-  return flush(self, ctas, side);
+  ULYX_TRY(flush(self, ctas, side));
+  self->batch.streaming = 0;
+  return ulyxSuccess;
 }
 
 static ulyxResult_t runForked(ulyxNccl* self, const ulyxExchange* exchange, const ulyxWire* wire, int64_t ownBytes) {
