@@ -25,7 +25,9 @@ class Agreement : public ::testing::TestWithParam<const World*> {
 };
 ULYX_ON_EVERY_WORLD(Agreement);
 
-Shape Agreed(int nRanks) { return Shape(4 * nRanks, 2 * nRanks, 8); }
+Shape Agreed(int nRanks) {
+  return Shape(4 * nRanks, 2 * nRanks, 8);
+}
 
 struct Difference {
   std::function<void(Shape*)> spoil;

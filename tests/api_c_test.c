@@ -7,13 +7,12 @@
 
 #include "ulyx.h"
 
-#define CHECK(condition)                                                                                    \
-  do {                                                                                                      \
-    if (!(condition)) {                                                                                     \
-      fprintf(stderr, "%s:%d: %s is false; last error: %s\n", __FILE__, __LINE__, #condition,               \
-              ulyxGetLastError(NULL));                                                                      \
-      return NULL;                                                                                          \
-    }                                                                                                       \
+#define CHECK(condition)                                                                                               \
+  do {                                                                                                                 \
+    if (!(condition)) {                                                                                                \
+      fprintf(stderr, "%s:%d: %s is false; last error: %s\n", __FILE__, __LINE__, #condition, ulyxGetLastError(NULL)); \
+      return NULL;                                                                                                     \
+    }                                                                                                                  \
   } while (0)
 
 enum { kRanks = 2, kTokens = 3, kHeads = 3, kDim = 2 };

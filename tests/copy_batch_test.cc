@@ -20,8 +20,13 @@ uint32_t RowOf(const ulyxCopyDesc& desc, uint32_t unit) {
 
 ulyxStrip Strip(int64_t rows, int64_t rowBytes) {
   // Addresses are numbers here; multiples of 16.
-  return {reinterpret_cast<const unsigned char*>(0x10000000), reinterpret_cast<unsigned char*>(0x7000000000), rows,
-          rowBytes, rowBytes, rowBytes, 0};
+  return {reinterpret_cast<const unsigned char*>(0x10000000),
+          reinterpret_cast<unsigned char*>(0x7000000000),
+          rows,
+          rowBytes,
+          rowBytes,
+          rowBytes,
+          0};
 }
 
 std::vector<ulyxCopyDesc> TakeAll(ulyxStrip strip) {

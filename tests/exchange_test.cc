@@ -99,6 +99,10 @@ TEST_P(Exchanges, MoveBatchItemsThatARanksTokensDoNotFill) {
   Check(shape, 2, Symmetric);
   shape.c.headsOrder = shape.c.seqOrder = ulyxSeqFirst;
   Check(shape, 2, Symmetric);
+  // And with spare bytes between the items of an output.
+  shape.c.oIn.token = 5;
+  shape.c.oOut = {16, 4, 32};
+  Check(shape, 2, Symmetric);
 }
 
 TEST_P(Exchanges, MoveLargeRowsWhole) {

@@ -77,8 +77,8 @@ class Fault : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(
     In, Fault,
     ::testing::Values("cudaDeviceGetAttribute", "cudaDeviceSynchronize", "cudaEventCreateWithFlags", "cudaEventDestroy",
-                      "cudaEventRecord", "cudaFree", "cudaFreeHost", "cudaGetDevice", "cudaGetDeviceCount", "cudaMalloc",
-                      "cudaMallocHost", "cudaMemcpyAsync", "cudaPointerGetAttributes", "cudaSetDevice",
+                      "cudaEventRecord", "cudaFree", "cudaFreeHost", "cudaGetDevice", "cudaGetDeviceCount",
+                      "cudaMalloc", "cudaMallocHost", "cudaMemcpyAsync", "cudaPointerGetAttributes", "cudaSetDevice",
                       "cudaStreamCreateWithFlags", "cudaStreamDestroy", "cudaStreamIsCapturing",
                       "cudaStreamSynchronize", "cudaStreamWaitEvent", "ncclAllGather", "ncclCommCount",
                       "ncclCommCuDevice", "ncclCommDestroy", "ncclCommInitRank", "ncclCommUserRank",
@@ -89,7 +89,9 @@ INSTANTIATE_TEST_SUITE_P(
 
 // A failure of these may pass unseen: the first asks whether CUDA is still there, the second puts back a device
 // that was current before.
-bool MayPass(const std::string& function) { return function == "cudaDeviceSynchronize" || function == "cudaSetDevice"; }
+bool MayPass(const std::string& function) {
+  return function == "cudaDeviceSynchronize" || function == "cudaSetDevice";
+}
 
 void ExpectSame(const fakeCounters& after, const fakeCounters& before) {
   EXPECT_EQ(after.allocations, before.allocations);

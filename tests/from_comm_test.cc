@@ -23,7 +23,9 @@ void Nccl(ncclResult_t result) {
   if (result != ncclSuccess) throw std::runtime_error(std::string("NCCL: ") + ncclGetErrorString(result));
 }
 
-const World& Gpus() { return *Worlds().back(); }
+const World& Gpus() {
+  return *Worlds().back();
+}
 
 // A communicator a rank, on the rank's thread.
 template <class Body>

@@ -23,13 +23,14 @@ void Cuda(cudaError_t error) {
   if (error != cudaSuccess) throw std::runtime_error(std::string("CUDA: ") + cudaGetErrorString(error));
 }
 
-const World& Gpus() { return *Worlds().back(); }
+const World& Gpus() {
+  return *Worlds().back();
+}
 
 class Graph : public ::testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Of, Graph, ::testing::Values(1, 2, 3, 4, 8),
-                         [](const ::testing::TestParamInfo<int>& param) {
-                           return std::to_string(param.param) + "Ranks";
-                         });
+INSTANTIATE_TEST_SUITE_P(Of, Graph, ::testing::Values(1, 2, 3, 4, 8), [](const ::testing::TestParamInfo<int>& param) {
+  return std::to_string(param.param) + "Ranks";
+});
 
 // Captures `body` on a stream and makes it ready to launch.
 template <class Body>
@@ -61,7 +62,7 @@ TEST_P(Graph, ReplaysMoveWhatTheInputsThenHold) {
       session.GetWorld().Use(rank);
       const cudaStream_t stream = session.Stream(rank);
       const cudaGraphExec_t graph = Capture(stream, [&] { Exchange(session, plan, tensors, rank); });
-      tensors.ExpectUntouched();  // capturing moves nothing
+      tensors.ExpectUntouched();    // capturing moves nothing
       MUST(ulyxPlanDestroy(plan));  // captured graphs keep working
       for (int i = 0; i < kReplays; i++) {
         tensors.FillAs(oracles[i]);

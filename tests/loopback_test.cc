@@ -27,7 +27,9 @@ ulyxConfig_t WithTimeout(int timeoutMs) {
   return config;
 }
 
-const World& Loopback() { return *Worlds().front(); }
+const World& Loopback() {
+  return *Worlds().front();
+}
 
 const Shape kShape(9, 6, 8);
 
@@ -78,13 +80,21 @@ ulyxResult_t Allocate(const Session& session, ulyxPlan_t, const RankTensors&, in
 
 }  // namespace
 
-TEST(Loopback, NamesTheRankThatDoesNotComeToSeqToHeads) { ExpectTimeout(3, 1, SeqToHeads); }
+TEST(Loopback, NamesTheRankThatDoesNotComeToSeqToHeads) {
+  ExpectTimeout(3, 1, SeqToHeads);
+}
 
-TEST(Loopback, NamesTheRankThatDoesNotComeToHeadsToSeq) { ExpectTimeout(4, 0, HeadsToSeq); }
+TEST(Loopback, NamesTheRankThatDoesNotComeToHeadsToSeq) {
+  ExpectTimeout(4, 0, HeadsToSeq);
+}
 
-TEST(Loopback, NamesTheRankThatDoesNotComeToAPlan) { ExpectTimeout(2, 1, Plan); }
+TEST(Loopback, NamesTheRankThatDoesNotComeToAPlan) {
+  ExpectTimeout(2, 1, Plan);
+}
 
-TEST(Loopback, NamesTheRankThatDoesNotComeForMemory) { ExpectTimeout(3, 2, Allocate); }
+TEST(Loopback, NamesTheRankThatDoesNotComeForMemory) {
+  ExpectTimeout(3, 2, Allocate);
+}
 
 TEST(Loopback, SaysThatARankWasDestroyedWithoutWaitingForTheDeadline) {
   const ulyxConfig_t config = WithTimeout(60000);
@@ -165,8 +175,7 @@ TEST(Loopback, GivesRanksAtPlansAndMemoryAnErrorRatherThanAHangOrACrash) {
   session.Run([&](int rank) {
     const ulyxPlan_t plan = MakePlan(session, kShape.c, rank);
     const RankTensors tensors(session, oracle, rank, Ordinary);
-    const ulyxResult_t result =
-        rank == 0 ? Plan(session, plan, tensors, rank) : Allocate(session, plan, tensors, rank);
+    const ulyxResult_t result = rank == 0 ? Plan(session, plan, tensors, rank) : Allocate(session, plan, tensors, rank);
     EXPECT_NE(result, ulyxSuccess);
   });
 }
@@ -201,8 +210,8 @@ TEST(Loopback, SeesRanksInDifferentExchanges) {
       const RankTensors tensors(session, oracle, rank, Ordinary);
       const ulyxQkv_t in = tensors.In(plan), out = tensors.Out(plan);
       const ulyxTensor_t outputIn = tensors.OutputIn(plan), outputOut = tensors.OutputOut(plan);
-      const ulyxResult_t result = rank == 0 ? ulyxSeqToHeads(plan, &in, &out, nullptr)
-                                            : ulyxHeadsToSeq(plan, &outputIn, &outputOut, nullptr);
+      const ulyxResult_t result =
+          rank == 0 ? ulyxSeqToHeads(plan, &in, &out, nullptr) : ulyxHeadsToSeq(plan, &outputIn, &outputOut, nullptr);
       EXPECT_TRUE(Refused(result, ulyxMismatch, {"seq_to_heads", "heads_to_seq"}));
       tensors.ExpectUntouched();
     }

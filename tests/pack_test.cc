@@ -56,8 +56,13 @@ class Buffers {
     for (int64_t row = 0; row < rows; row++) {
       std::memcpy(&dst[dstOffset + row * dstPitch], &src[srcOffset + row * srcPitch], rowBytes);
     }
-    return {static_cast<unsigned char*>(deviceSrc) + srcOffset, static_cast<unsigned char*>(deviceDst) + dstOffset,
-            rows, rowBytes, srcPitch, dstPitch, 0};
+    return {static_cast<unsigned char*>(deviceSrc) + srcOffset,
+            static_cast<unsigned char*>(deviceDst) + dstOffset,
+            rows,
+            rowBytes,
+            srcPitch,
+            dstPitch,
+            0};
   }
 
   void ExpectTheSame() {
@@ -109,7 +114,7 @@ TEST_F(Pack, CopiesFromAnyMisalignmentToAny) {
     Buffers buffers(size_t{32} << 10, TestSeed());
     ulyxCopyBatchReset(&batch);
     int64_t at = 0;
-    for (int64_t src = 0; src < 16; src += rowBytes > 90 ? 3 : 1) {
+    for (int64_t src = 0; src<16; src += rowBytes> 90 ? 3 : 1) {
       for (int64_t dst = 0; dst < 16; dst += 5) {
         ulyxStrip strip = buffers.Add(at + src, at + dst, 1, rowBytes, rowBytes, rowBytes);
         ulyxCopyBatchTake(&batch, &strip);

@@ -24,12 +24,16 @@ struct Impossible {
   std::vector<std::string> words;  // of the error
 };
 
-void PrintTo(const Impossible& impossible, std::ostream* out) { *out << impossible.name; }
+void PrintTo(const Impossible& impossible, std::ostream* out) {
+  *out << impossible.name;
+}
 
 constexpr int64_t kHuge = int64_t{1} << 62;
 
 // Four ranks, 10 tokens [3,3,2,2], 8 heads of 16, 4 key/value heads, bf16.
-Shape Possible() { return Shape(10, 8, 16).KvHeads(4); }
+Shape Possible() {
+  return Shape(10, 8, 16).KvHeads(4);
+}
 
 const std::vector<Impossible>& All() {
   static const std::vector<Impossible> all = {
@@ -60,17 +64,36 @@ const std::vector<Impossible>& All() {
       {"UnknownHeadsOrder", [](Shape* s) { s->c.headsOrder = -1; }, {"headsOrder", "-1"}},
       {"PackedInOfTwo", [](Shape* s) { s->c.packedIn = 2; }, {"packedIn", "2"}},
       {"PackedOutOfTwo", [](Shape* s) { s->c.packedOut = 2; }, {"packedOut", "2"}},
-      {"ANegativeTokenCount", [](Shape* s) { s->TokenCounts({4, -1, 4, 3}); }, {"count 1 of tokens", "-1"}},
-      {"TokenCountsOfAnotherSum", [](Shape* s) { s->TokenCounts({4, 4, 4, 4}); }, {"tokenCounts", "10", "16"}},
+      {"ANegativeTokenCount",
+       [](Shape* s) {
+         s->TokenCounts({4, -1, 4, 3});
+       },
+       {"count 1 of tokens", "-1"}},
+      {"TokenCountsOfAnotherSum",
+       [](Shape* s) {
+         s->TokenCounts({4, 4, 4, 4});
+       },
+       {"tokenCounts", "10", "16"}},
       {"TokenCountsPastSixtyThreeBits",
        [](Shape* s) {
          s->c.tokens = 0;
          s->TokenCounts({INT64_MAX, 1, 0, 0});
        },
        {"counts of tokens", "2^63"}},
-      {"ANegativeHeadCount", [](Shape* s) { s->HeadCounts({9, -3, 1, 1}); }, {"count 1 of heads", "-3"}},
-      {"HeadCountsOfAnotherSum", [](Shape* s) { s->HeadCounts({2, 2, 2, 1}); }, {"headCounts", "8", "7"}},
-      {"HeadCountsPastSixtyThreeBits", [](Shape* s) { s->HeadCounts({INT64_MAX, INT64_MAX, 10, 0}); },
+      {"ANegativeHeadCount",
+       [](Shape* s) {
+         s->HeadCounts({9, -3, 1, 1});
+       },
+       {"count 1 of heads", "-3"}},
+      {"HeadCountsOfAnotherSum",
+       [](Shape* s) {
+         s->HeadCounts({2, 2, 2, 1});
+       },
+       {"headCounts", "8", "7"}},
+      {"HeadCountsPastSixtyThreeBits",
+       [](Shape* s) {
+         s->HeadCounts({INT64_MAX, INT64_MAX, 10, 0});
+       },
        {"counts of heads", "2^63"}},
       {"ANegativeStride", [](Shape* s) { s->c.vOut.token = -64; }, {"vOut", "-64"}},
       {"HeadsThatShareMemory", [](Shape* s) { s->c.qIn.head = 15; }, {"qIn", "head"}},
@@ -94,7 +117,8 @@ const std::vector<Impossible>& All() {
        },
        {"qIn", "token"}},
       {"DimsThatPassSixtyThreeBits", [](Shape* s) { s->c.headDim = kHuge; }, {"dims", std::to_string(kHuge)}},
-      {"HeadsThatPassSixtyThreeBits", [](Shape* s) { s->c.heads = s->c.kvHeads = kHuge; },
+      {"HeadsThatPassSixtyThreeBits",
+       [](Shape* s) { s->c.heads = s->c.kvHeads = kHuge; },
        {"heads", std::to_string(kHuge)}},
       {"TokensThatPassSixtyThreeBits", [](Shape* s) { s->c.tokens = kHuge; }, {"qIn", "2^63 bytes"}},
       {"BatchThatPassesSixtyThreeBits", [](Shape* s) { s->c.batch = kHuge; }, {"qIn", "2^63 bytes"}},
@@ -109,7 +133,8 @@ const std::vector<Impossible>& All() {
       {"AnotherMagic", [](Shape* s) { s->c.magic = 7; }, {"shape", "magic"}},
       {"AnotherStructsMagic", [](Shape* s) { s->c.magic = ULYX_CONFIG_MAGIC; }, {"shape", "magic"}},
       {"NoVersion", [](Shape* s) { s->c.version = 0; }, {"shape", "version", "0"}},
-      {"ASmallerSize", [](Shape* s) { s->c.size = sizeof(ulyxShape_t) - 8; },
+      {"ASmallerSize",
+       [](Shape* s) { s->c.size = sizeof(ulyxShape_t) - 8; },
        {"shape", "size", std::to_string(sizeof(ulyxShape_t) - 8), std::to_string(sizeof(ulyxShape_t))}},
       {"NoSize", [](Shape* s) { s->c.size = 0; }, {"shape", "size", "0"}},
   };

@@ -126,7 +126,8 @@ TEST(Shape, GettersRefuseNullAndWrongRanksByName) {
   const Shape shape(10, 4, 8);
   int64_t traffic[4];
   ulyxShapeBytes_t bytes = ULYX_SHAPE_BYTES_INITIALIZER;
-  EXPECT_TRUE(Refused(ulyxShapeGetRanges(nullptr, 2, nullptr, nullptr, nullptr), ulyxInvalidArgument, {"shape", "NULL"}));
+  EXPECT_TRUE(
+      Refused(ulyxShapeGetRanges(nullptr, 2, nullptr, nullptr, nullptr), ulyxInvalidArgument, {"shape", "NULL"}));
   EXPECT_TRUE(Refused(ulyxShapeGetTraffic(nullptr, 2, ulyxOpSeqToHeads, traffic), ulyxInvalidArgument, {"shape"}));
   EXPECT_TRUE(Refused(ulyxShapeGetTraffic(&shape.c, 2, ulyxOpSeqToHeads, nullptr), ulyxInvalidArgument, {"bytes"}));
   EXPECT_TRUE(Refused(ulyxShapeGetBytes(nullptr, 2, 0, &bytes), ulyxInvalidArgument, {"shape"}));

@@ -33,9 +33,10 @@ TEST(Status, ResultCodesZeroToSevenAreNccls) {
 }
 
 TEST(Status, EveryResultHasItsOwnName) {
-  const ulyxResult_t all[] = {ulyxSuccess,     ulyxUnhandledCudaError, ulyxSystemError,   ulyxInternalError,
-                              ulyxInvalidArgument, ulyxInvalidUsage,   ulyxRemoteError,   ulyxInProgress,
-                              ulyxMismatch,    ulyxTimeout,            ulyxArenaTooSmall, ulyxClosed,
+  const ulyxResult_t all[] = {ulyxSuccess,       ulyxUnhandledCudaError, ulyxSystemError,
+                              ulyxInternalError, ulyxInvalidArgument,    ulyxInvalidUsage,
+                              ulyxRemoteError,   ulyxInProgress,         ulyxMismatch,
+                              ulyxTimeout,       ulyxArenaTooSmall,      ulyxClosed,
                               ulyxUnsupported};
   std::set<std::string> names;
   for (ulyxResult_t result : all) {

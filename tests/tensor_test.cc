@@ -162,10 +162,8 @@ TEST_P(Tensors, MissingAltogetherAreRefused) {
   With(Right(), 2, [](int, ulyxPlan_t plan, const RankTensors& tensors, const Arguments& right) {
     EXPECT_TRUE(Refused(ulyxSeqToHeads(plan, nullptr, &right.out, nullptr), ulyxInvalidArgument, {"in", "NULL"}));
     EXPECT_TRUE(Refused(ulyxSeqToHeads(plan, &right.in, nullptr, nullptr), ulyxInvalidArgument, {"out", "NULL"}));
-    EXPECT_TRUE(
-        Refused(ulyxHeadsToSeq(plan, nullptr, &right.outputOut, nullptr), ulyxInvalidArgument, {"in", "NULL"}));
-    EXPECT_TRUE(
-        Refused(ulyxHeadsToSeq(plan, &right.outputIn, nullptr, nullptr), ulyxInvalidArgument, {"out", "NULL"}));
+    EXPECT_TRUE(Refused(ulyxHeadsToSeq(plan, nullptr, &right.outputOut, nullptr), ulyxInvalidArgument, {"in", "NULL"}));
+    EXPECT_TRUE(Refused(ulyxHeadsToSeq(plan, &right.outputIn, nullptr, nullptr), ulyxInvalidArgument, {"out", "NULL"}));
     EXPECT_TRUE(Refused(ulyxSeqToHeads(nullptr, &right.in, &right.out, nullptr), ulyxInvalidArgument, {"plan"}));
     EXPECT_TRUE(
         Refused(ulyxHeadsToSeq(nullptr, &right.outputIn, &right.outputOut, nullptr), ulyxInvalidArgument, {"plan"}));

@@ -218,6 +218,17 @@ TEST(Wire, MessagesOfBatchItemsThatTheirTokensDoNotFillTouchNothingBetween) {
   }
 }
 
+TEST(Wire, MessagesWithPaddingBetweenTheirPiecesAreNotReceivedStraight) {
+  // Batch items lie 32 bytes apart in the output and hold 24: again as pieces would, but what is between is
+  // nobody's to write.
+  Shape shape(0, 2, 4);
+  shape.TokenCounts({3, 1});
+  shape.c.batch = 2;
+  shape.c.oIn.token = 5;
+  shape.c.oOut = {16, 4, 32};
+  ExpectExact(shape.c, 2, ulyxOpHeadsToSeq);
+}
+
 TEST(Wire, MessagesOfPackedRowsStayInsideTheTensor) {
   // One token of q, k and v that end 8 bytes past a multiple of 16, all for the other rank.
   Shape shape(0, 1, 8);
@@ -251,6 +262,23 @@ TEST(Wire, LargePiecesAreSplitAlikeAtBothEnds) {
       }
     }
   }
+}
+
+TEST(Wire, LargePiecesGoApartWhereThatSavesStagingAndTogetherWhereNot) {
+  const Shape sliced = Shape(1 << 14, 32, 128);
+  EXPECT_EQ(WorldWire(sliced.c, 2, ulyxOpSeqToHeads).Sends(0, 1).size(), 3u);  // dense where they arrive
+  Shape padded = sliced;
+  for (ulyxStrides_t* strides : {&padded.c.qOut, &padded.c.kOut, &padded.c.vOut}) strides->token = 16 * 128 + 8;
+  EXPECT_EQ(WorldWire(padded.c, 2, ulyxOpSeqToHeads).Sends(0, 1).size(), 1u);
+}
+
+TEST(Wire, TensorsStartAtMultiplesOfSixteenInAMessage) {
+  const Shape shape = Shape(5, 4, 7).KvHeads(2).Type(ulyxInt8);
+  const WorldWire world(shape.c, 2, ulyxOpSeqToHeads);
+  const std::vector<const ulyxMessage*> sends = world.Sends(0, 1);
+  ASSERT_EQ(sends.size(), 1u);
+  ASSERT_EQ(sends[0]->copyCount, 3);
+  for (int i = 0; i < 3; i++) EXPECT_EQ(world.At(0).wire.places[sends[0]->firstCopy + i].offset % 16, 0);
 }
 
 TEST(Wire, ANarrowShapeIsOneMessageAPair) {

@@ -54,9 +54,7 @@ class CudaRanks : public World {
 
   const char* Name() const override { return kName; }
   int Transport() const override { return ulyxTransportNccl; }
-  int MaxRanks() const override {
-    return kSharedDevice && devices_ > 0 ? kMostRanks : std::min(devices_, kMostRanks);
-  }
+  int MaxRanks() const override { return kSharedDevice && devices_ > 0 ? kMostRanks : std::min(devices_, kMostRanks); }
   std::string Missing() const override { return missing_; }
   std::vector<int> Devices(int nRanks) const override {
     std::vector<int> devices;

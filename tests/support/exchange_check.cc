@@ -8,9 +8,13 @@
 
 namespace ulyx_test {
 
-Place Ordinary(int, Slot) { return {false, 0}; }
+Place Ordinary(int, Slot) {
+  return {false, 0};
+}
 
-Place Symmetric(int, Slot) { return {true, 0}; }
+Place Symmetric(int, Slot) {
+  return {true, 0};
+}
 
 Placement Scattered(uint64_t seed) {
   return [seed](int rank, Slot slot) {

@@ -139,7 +139,8 @@ Layout Oracle::LayoutOf(int rank, Slot slot) const {
 
   if (packed && slot != kQIn && slot != kQOut) return Layout();  // its part is under q
   const std::vector<Piece> pieces = [&]() -> std::vector<Piece> {
-    const Piece q = {'q', heads, shape_.headDim}, k = {'k', kvHeads, shape_.headDim}, v = {'v', kvHeads, shape_.valueDim};
+    const Piece q = {'q', heads, shape_.headDim}, k = {'k', kvHeads, shape_.headDim},
+                v = {'v', kvHeads, shape_.valueDim};
     if (packed) return {q, k, v};
     if (slot == kQIn || slot == kQOut) return {q};
     if (slot == kKIn || slot == kKOut) return {k};
@@ -169,8 +170,8 @@ Layout Oracle::LayoutOf(int rank, Slot slot) const {
     const int64_t headStride = !packed && strides.head != 0 ? strides.head : piece.dim;
     const int64_t e = elementBytes_;
     if (piece.heads.Count() > 0 && tokens.Count() > 0 && shape_.batch > 0) {
-      const Block block = {piece.tensor,   shape_.batch,    tokens,          piece.heads, piece.dim * e,
-                           offset * e,     batchStride * e, tokenStride * e, headStride * e};
+      const Block block = {piece.tensor, shape_.batch,    tokens,          piece.heads,   piece.dim * e,
+                           offset * e,   batchStride * e, tokenStride * e, headStride * e};
       layout.bytes = std::max(layout.bytes, block.offset + (block.batch - 1) * block.batchPitch +
                                                 (tokens.Count() - 1) * block.tokenPitch +
                                                 (piece.heads.Count() - 1) * block.headPitch + block.headBytes);
@@ -211,7 +212,8 @@ std::string Oracle::Difference(int rank, Slot slot, int64_t misalign, const std:
   text << "rank " << rank << " " << SlotName(slot) << " byte " << byte << " is " << int(found[first]) << ", expected "
        << int(expected[first]);
   std::string where = ", outside the tensor's elements";
-  ForEachHead(LayoutOf(rank, slot), [&](const Block& block, int64_t batch, int64_t token, int64_t head, int64_t offset) {
+  ForEachHead(LayoutOf(rank, slot), [&](const Block& block, int64_t batch, int64_t token, int64_t head,
+                                        int64_t offset) {
     if (byte < offset || byte >= offset + block.headBytes) return;
     where = std::string(" (") + block.tensor + ", batch item " + std::to_string(batch) + ", token " +
             std::to_string(token) + ", head " + std::to_string(head) + ", byte " + std::to_string(byte - offset) + ")";

@@ -26,7 +26,9 @@ struct Span {
 // The eight tensors of a rank, in the order of ulyxShapeBytes_t. On a packed side the first of three holds all.
 enum Slot { kQIn, kKIn, kVIn, kQOut, kKOut, kVOut, kOIn, kOOut, kSlots };
 const char* SlotName(Slot slot);
-inline bool IsOutput(Slot slot) { return slot == kQOut || slot == kKOut || slot == kVOut || slot == kOOut; }
+inline bool IsOutput(Slot slot) {
+  return slot == kQOut || slot == kKOut || slot == kVOut || slot == kOOut;
+}
 
 // The part of Q, K, V or O that a rank's tensor holds, and where: offset and pitches in bytes.
 struct Block {

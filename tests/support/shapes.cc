@@ -104,9 +104,9 @@ Shape RandomShape(int nRanks, uint64_t seed) {
     c->type = ulyxOpaque;
     c->elementBytes = int(rng.Between(1, 17));
   } else {
-    const int types[] = {ulyxInt8,    ulyxUint8,        ulyxInt32,    ulyxUint32,       ulyxInt64,
-                         ulyxUint64,  ulyxFloat16,      ulyxFloat32,  ulyxFloat64,      ulyxBfloat16,
-                         ulyxFloat8e4m3, ulyxFloat8e5m2, ulyxBool,     ulyxInt16,        ulyxUint16};
+    const int types[] = {ulyxInt8,       ulyxUint8,      ulyxInt32,   ulyxUint32,  ulyxInt64,
+                         ulyxUint64,     ulyxFloat16,    ulyxFloat32, ulyxFloat64, ulyxBfloat16,
+                         ulyxFloat8e4m3, ulyxFloat8e5m2, ulyxBool,    ulyxInt16,   ulyxUint16};
     c->type = types[rng.Between(0, int64_t(std::size(types)) - 1)];
     c->elementBytes = rng.OneIn(2) ? 0 : int(TypeBytes(c->type));
   }

@@ -20,7 +20,9 @@ const std::vector<const World*>& Worlds() {
   return worlds;
 }
 
-std::string WorldName(const ::testing::TestParamInfo<const World*>& param) { return param.param->Name(); }
+std::string WorldName(const ::testing::TestParamInfo<const World*>& param) {
+  return param.param->Name();
+}
 
 Session::Session(const World& world, int nRanks, const ulyxConfig_t* config) : world_(world), runtimes_(nRanks) {
   const std::vector<int> devices = world.Devices(nRanks);
@@ -35,7 +37,9 @@ Session::~Session() {
   for (int rank = 0; rank < NRanks(); rank++) world_.FreeStream(rank, streams_[rank]);
 }
 
-void Session::Run(const std::function<void(int rank)>& body) const { RunRanks(NRanks(), body); }
+void Session::Run(const std::function<void(int rank)>& body) const {
+  RunRanks(NRanks(), body);
+}
 
 void Session::Destroy() {
   for (ulyxRuntime_t& runtime : runtimes_) MUST(ulyxRuntimeDestroy(&runtime));

@@ -54,7 +54,9 @@ class World {
 const std::vector<const World*>& Worlds();
 
 // For GoogleTest's parameter names.
-inline void PrintTo(const World* world, std::ostream* out) { *out << world->Name(); }
+inline void PrintTo(const World* world, std::ostream* out) {
+  *out << world->Name();
+}
 
 class Session {
  public:
@@ -81,11 +83,11 @@ class Session {
 };
 
 // Leaves a test as skipped, with the reason, where the world has fewer ranks.
-#define ULYX_SKIP_BELOW(world, nRanks)                                                                      \
-  do {                                                                                                      \
-    if ((world).MaxRanks() < (nRanks)) {                                                                    \
+#define ULYX_SKIP_BELOW(world, nRanks)                                                                     \
+  do {                                                                                                     \
+    if ((world).MaxRanks() < (nRanks)) {                                                                   \
       GTEST_SKIP() << (world).Name() << " needs room for " << (nRanks) << " ranks: " << (world).Missing(); \
-    }                                                                                                       \
+    }                                                                                                      \
   } while (0)
 
 std::string WorldName(const ::testing::TestParamInfo<const World*>& param);
