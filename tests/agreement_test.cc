@@ -99,7 +99,7 @@ TEST_P(Agreement, OneRanksImpossibleShapeFailsAllRanksAndTheNextCallWorks) {
       if (rank == culprit) {
         EXPECT_TRUE(Refused(result, ulyxInvalidArgument, {"headDim", "-5"}));
       } else {
-        EXPECT_TRUE(Refused(result, ulyxMismatch, {"rank " + std::to_string(culprit)}));
+        EXPECT_TRUE(Refused(result, ulyxMismatch, {"rank " + std::to_string(culprit) + " refused"}));
       }
       EXPECT_EQ(plan, nullptr);
     });
@@ -168,6 +168,20 @@ TEST_P(Agreement, AnArenaTooSmallOnAnyRankFailsAllAndNamesTheBytesToReserve) {
     EXPECT_LE(info.arenaBytes, needed[rank]);
     MUST(ulyxPlanDestroy(plan));
   });
+}
+
+TEST_P(Agreement, AnArenaTooSmallForOthersFailsARankThatNeedsNone) {
+  ULYX_SKIP_BELOW(*GetParam(), 3);
+  const Session session(*GetParam(), 3);
+  const Shape shape = Shape(0, 8, 64).TokenCounts({500, 500, 0}).HeadCounts({4, 4, 0});
+  const bool stages = GetParam()->Transport() != ulyxTransportLoopback;
+  session.Run([&](int rank) {
+    ulyxPlan_t plan = nullptr;
+    const ulyxResult_t result = ulyxPlanCreate(session.Runtime(rank), &shape.c, &plan);
+    EXPECT_EQ(result, stages ? ulyxArenaTooSmall : ulyxSuccess);
+    EXPECT_EQ(plan == nullptr, stages);
+  });
+  CheckExchanges(session, shape.c, TestSeed());
 }
 
 TEST_P(Agreement, WithoutItPlansAreMadeByEachRankAlone) {

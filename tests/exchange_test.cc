@@ -100,6 +100,7 @@ TEST_P(Exchanges, MoveBatchItemsThatARanksTokensDoNotFill) {
   shape.c.headsOrder = shape.c.seqOrder = ulyxSeqFirst;
   Check(shape, 2, Symmetric);
   // And with spare bytes between the items of an output.
+  shape.c.headsOrder = shape.c.seqOrder = ulyxBatchFirst;
   shape.c.oIn.token = 5;
   shape.c.oOut = {16, 4, 32};
   Check(shape, 2, Symmetric);

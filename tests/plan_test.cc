@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <set>
 #include <vector>
 
@@ -153,18 +154,58 @@ TEST_P(Plans, ThatDifferHaveOtherSignatures) {
   ULYX_SKIP_BELOW(*GetParam(), 1);
   const ulyxConfig_t config = Alone();
   const Session session(*GetParam(), 1, &config);
-  std::set<uint64_t> signatures;
-  constexpr int kPlans = 200;
-  for (int i = 0; i < kPlans; i++) {
-    const Shape shape(1 + i % 20, 1 + i / 20, 8);
+  const auto signatureOf = [&](const Shape& shape) {
     ulyxPlan_t plan = nullptr;
     MUST(ulyxPlanCreate(session.Runtime(0), &shape.c, &plan));
     ulyxPlanInfo_t info = ULYX_PLAN_INFO_INITIALIZER;
     MUST(ulyxPlanGetInfo(plan, &info));
-    signatures.insert(info.signature);
     MUST(ulyxPlanDestroy(plan));
+    return info.signature;
+  };
+  const std::vector<std::function<void(ulyxShape_t*)>> changes = {
+      [](ulyxShape_t*) {},
+      [](ulyxShape_t* s) { s->tokens++; },
+      [](ulyxShape_t* s) { s->heads = s->kvHeads = 9; },
+      [](ulyxShape_t* s) { s->kvHeads = 2; },
+      [](ulyxShape_t* s) { s->headDim = 7; },
+      [](ulyxShape_t* s) { s->valueDim = 7; },
+      [](ulyxShape_t* s) { s->batch = 2; },
+      [](ulyxShape_t* s) { s->type = ulyxFloat16; },
+      [](ulyxShape_t* s) { s->type = ulyxOpaque, s->elementBytes = 2; },
+      [](ulyxShape_t* s) { s->type = ulyxOpaque, s->elementBytes = 3; },
+      [](ulyxShape_t* s) { s->seqOrder = 1; },
+      [](ulyxShape_t* s) { s->headsOrder = 1; },
+      [](ulyxShape_t* s) { s->packedIn = 1; },
+      [](ulyxShape_t* s) { s->packedOut = 1; },
+      [](ulyxShape_t* s) { s->qIn.token = 999; },
+      [](ulyxShape_t* s) { s->vIn.batch = 9999; },
+      [](ulyxShape_t* s) { s->oOut.head = 10; },
+  };
+  std::set<uint64_t> signatures;
+  for (const auto& change : changes) {
+    Shape shape(8, 4, 8);
+    change(&shape.c);
+    signatures.insert(signatureOf(shape));
   }
-  EXPECT_EQ(signatures.size(), size_t{kPlans});
+  EXPECT_EQ(signatures.size(), changes.size());
+}
+
+TEST_P(Plans, ThatDealDifferentlyHaveOtherSignatures) {
+  ULYX_SKIP_BELOW(*GetParam(), 2);
+  const ulyxConfig_t config = Alone();
+  const Session session(*GetParam(), 2, &config);
+  std::set<uint64_t> signatures;
+  for (int tokens = 0; tokens <= 8; tokens++) {
+    for (int heads = 0; heads <= 4; heads++) {
+      const Shape shape = Shape(8, 4, 8).TokenCounts({tokens, 8 - tokens}).HeadCounts({heads, 4 - heads});
+      ulyxPlan_t plan = nullptr;
+      MUST(ulyxPlanCreate(session.Runtime(1), &shape.c, &plan));
+      ulyxPlanInfo_t info = ULYX_PLAN_INFO_INITIALIZER;
+      MUST(ulyxPlanGetInfo(plan, &info));
+      signatures.insert(info.signature);
+    }
+  }
+  EXPECT_EQ(signatures.size(), 9u * 5u);
 }
 
 TEST_P(Plans, NeedNoMoreStagingThanTheirShapeSays) {

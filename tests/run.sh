@@ -38,6 +38,7 @@ steady() {
 count_report() {
   awk '
     /<testcase / { status = $0; sub(/.*status="/, "", status); sub(/".*/, "", status); counted = p = f = s = 0 }
+    { sub(/.*<system-out>/, "") }
     /^[0-9]+ passed, [0-9]+ failed/ { counted = 1; p = $1; f = $3; s = NF > 4 ? $5 : 0 }
     /<\/testcase>/ {
       if (!counted) { p = status == "run"; s = status == "notrun"; f = !p && !s }

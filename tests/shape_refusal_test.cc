@@ -104,6 +104,12 @@ const std::vector<Impossible>& All() {
          s->c.oIn.token = 79;
        },
        {"oIn", "token", "2"}},
+      {"TokensThatShareOneByte",
+       [](Shape* s) {
+         s->c.type = ulyxUint8;
+         s->c.oOut.token = 8 * 16 - 1;
+       },
+       {"oOut", "token"}},
       {"BatchItemsThatShareMemory",
        [](Shape* s) {
          s->c.batch = 2;

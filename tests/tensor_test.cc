@@ -186,6 +186,11 @@ TEST_P(Tensors, ThatOverlapBetweenInAndOutAreRefusedByName) {
     arguments.out.q.data = shifted(right.in.q, 2 * 6 * 8 * 16 * 2 - 1);
     EXPECT_TRUE(Refused(ulyxSeqToHeads(plan, &arguments.in, &arguments.out, nullptr), ulyxInvalidArgument,
                         {"in.q", "out.q", "overlap"}));
+    // And by its first: out.q is 2 x 12 x 4 x 16 x 2 bytes.
+    arguments = right;
+    arguments.in.q.data = shifted(right.out.q, 2 * 12 * 4 * 16 * 2 - 1);
+    EXPECT_TRUE(Refused(ulyxSeqToHeads(plan, &arguments.in, &arguments.out, nullptr), ulyxInvalidArgument,
+                        {"in.q", "out.q", "overlap"}));
     arguments = right;
     arguments.outputOut.data = right.outputIn.data;
     EXPECT_TRUE(Refused(ulyxHeadsToSeq(plan, &arguments.outputIn, &arguments.outputOut, nullptr), ulyxInvalidArgument,
@@ -233,6 +238,17 @@ TEST_P(Tensors, OfOneRankThatPartlyOverlapOrChangeLayoutInPlaceAreRefused) {
     arguments.out.q.data = right.in.q.data;
     EXPECT_TRUE(Refused(ulyxSeqToHeads(plan, &arguments.in, &arguments.out, nullptr), ulyxInvalidArgument,
                         {"in.q", "out.q", "overlap"}));
+    tensors.ExpectUntouched();
+  });
+  Shape padded = Right();
+  padded.c.qIn.token = padded.c.kIn.token = padded.c.vIn.token = 8 * 16 + 2;
+  With(padded, 1, [](int, ulyxPlan_t plan, const RankTensors& tensors, const Arguments& right) {
+    Arguments arguments = right;
+    arguments.out.q.data = right.in.q.data;
+    arguments.out.k.data = right.in.k.data;
+    arguments.out.v.data = right.in.v.data;
+    EXPECT_TRUE(
+        Refused(ulyxSeqToHeads(plan, &arguments.in, &arguments.out, nullptr), ulyxInvalidArgument, {"overlap"}));
     tensors.ExpectUntouched();
   });
   With(Right(), 1, [](int, ulyxPlan_t plan, const RankTensors& tensors, const Arguments& right) {

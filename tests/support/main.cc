@@ -64,6 +64,9 @@ class Watchdog : public ::testing::EmptyTestEventListener {
 
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
+  for (const char* setting : {"TRANSPORT", "AGREE_PLANS", "TIMEOUT_MS", "MAX_CTAS", "ARENA_BYTES"}) {
+    unsetenv((std::string("ULYX_") + setting).c_str());  // tests set what they need
+  }
   const char* seconds = std::getenv("ULYX_TEST_WATCHDOG_S");
   const ::testing::UnitTest& unit = *::testing::UnitTest::GetInstance();
   ::testing::UnitTest::GetInstance()->listeners().Append(new Watchdog(seconds != nullptr ? std::atoi(seconds) : 120));
