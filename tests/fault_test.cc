@@ -12,6 +12,7 @@
 #include "support/oracle.h"
 #include "support/ranks.h"
 #include "support/shapes.h"
+#include "support/status.h"
 #include "support/world.h"
 #include "ulyx.h"
 
@@ -137,6 +138,20 @@ TEST_P(Fault, EndsInAnErrorAndLeavesNothingBehind) {
     world.Free(rank, in[rank]);
     world.Free(rank, out[rank]);
   }
+}
+
+TEST(FaultOfOneRank, ThatHasNoMemoryIsToldToAllAndTheNextCallWorks) {
+  const Session session(*Worlds().front(), 3);
+  session.Run([&](int rank) {
+    void* memory = nullptr;
+    if (rank == 1) fakeFailNthHere("ncclMemAlloc", 1);
+    const ulyxResult_t result = ulyxMemAlloc(session.Runtime(rank), 5000, &memory);
+    EXPECT_NE(result, ulyxSuccess);
+    EXPECT_TRUE(Refused(result, result, {"rank 1", "memory"}));
+    EXPECT_EQ(memory, nullptr);
+    MUST(ulyxMemAlloc(session.Runtime(rank), 5000, &memory));
+    MUST(ulyxMemFree(session.Runtime(rank), memory));
+  });
 }
 
 }  // namespace ulyx_test

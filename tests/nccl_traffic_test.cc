@@ -27,14 +27,14 @@ const World& Sim() {
 
 // Plans, then calls body(tensors, plan, rank) with the counters started afresh.
 template <class Body>
-void AfterSetUp(const Session& session, const ulyxShape_t& shape, const Body& body) {
+void AfterSetUp(const Session& session, const ulyxShape_t& shape, const Placement& placement, const Body& body) {
   const int nRanks = session.NRanks();
   const Oracle oracle(shape, nRanks, TestSeed());
   std::vector<ulyxPlan_t> plans(nRanks);
   std::vector<std::unique_ptr<RankTensors>> tensors(nRanks);
   session.Run([&](int rank) {
     plans[rank] = MakePlan(session, shape, rank);
-    tensors[rank] = std::make_unique<RankTensors>(session, oracle, rank, Ordinary);
+    tensors[rank] = std::make_unique<RankTensors>(session, oracle, rank, placement);
     Exchange(session, plans[rank], *tensors[rank], rank);
   });
   body(plans, tensors);
@@ -67,7 +67,7 @@ TEST(NcclTraffic, IsEveryRemoteByteAndLittleElse) {
     SCOPED_TRACE(Describe(shape.c, nRanks));
     const Session session(Sim(), nRanks);
     const Oracle oracle(shape.c, nRanks, TestSeed());
-    AfterSetUp(session, shape.c, [&](const auto& plans, const auto& tensors) {
+    AfterSetUp(session, shape.c, Ordinary, [&](const auto& plans, const auto& tensors) {
       std::vector<int64_t> before(nRanks * nRanks);
       for (int pair = 0; pair < nRanks * nRanks; pair++) before[pair] = fakeSentBytes(pair / nRanks, pair % nRanks);
       session.Run([&](int rank) { Exchange(session, plans[rank], *tensors[rank], rank); });
@@ -91,7 +91,7 @@ TEST(NcclTraffic, OfDenseShapesIsTheRemoteBytesAndPaddingBetweenThreeTensors) {
   const Session session(Sim(), 4);
   const Shape shape = Shape(103, 20, 46).KvHeads(4);
   const Oracle oracle(shape.c, 4, TestSeed());
-  AfterSetUp(session, shape.c, [&](const auto& plans, const auto& tensors) {
+  AfterSetUp(session, shape.c, Ordinary, [&](const auto& plans, const auto& tensors) {
     const int64_t before = fakeSentBytes(1, 2);
     session.Run([&](int rank) { Exchange(session, plans[rank], *tensors[rank], rank); });
     const int64_t needed = oracle.SeqToHeadsBytes(1, 2) + oracle.HeadsToSeqBytes(1, 2);
@@ -104,7 +104,7 @@ TEST(NcclTraffic, OfASteadyExchangeIsOneGroupTwoLaunchesAndNothingAllocated) {
   const int nRanks = 4;
   const Session session(Sim(), nRanks);
   const Shape shape = Shape(64, 8, 32).KvHeads(4);
-  AfterSetUp(session, shape.c, [&](const auto& plans, const auto& tensors) {
+  AfterSetUp(session, shape.c, Ordinary, [&](const auto& plans, const auto& tensors) {
     const fakeCounters before = fakeGet();
     constexpr int kTimes = 10;
     session.Run([&](int rank) {
@@ -141,6 +141,28 @@ TEST(NcclTraffic, IsExactWhereWindowsCannotBeMapped) {
     const Shape shape = RandomShape(3, TestSeed() + uint64_t(i));
     CheckExchanges(session, shape.c, TestSeed(), Scattered(TestSeed() + uint64_t(i)));
   }
+}
+
+TEST(NcclTraffic, IsStagedUnlessTheTensorIsSymmetricAndHoldsTheMessage) {
+  // All of o from rank 1 to rank 0, dense at both ends.
+  const Shape shape = Shape(0, 4, 16).TokenCounts({30, 0}).HeadCounts({0, 4});
+  const Session session(Sim(), 2);
+  const auto launches = [&](const Placement& placement) {
+    int64_t counted = 0;
+    AfterSetUp(session, shape.c, placement, [&](const auto& plans, const auto& tensors) {
+      const int64_t before = fakeGet().launches;
+      session.Run([&](int rank) {
+        const ulyxTensor_t in = tensors[rank]->OutputIn(plans[rank]), out = tensors[rank]->OutputOut(plans[rank]);
+        MUST(ulyxHeadsToSeq(plans[rank], &in, &out, session.Stream(rank)));
+        session.Synchronize(rank);
+      });
+      counted = fakeGet().launches - before;
+    });
+    return counted;
+  };
+  EXPECT_EQ(launches(Ordinary), 2);   // pack, unpack
+  EXPECT_EQ(launches(Symmetric), 0);  // straight from tensor to tensor
+  EXPECT_EQ(launches([](int rank, Slot) { return Place{rank == 0, 0}; }), 1);
 }
 
 TEST(NcclTraffic, WindowsHaveOneSizeOnEveryRank) {
