@@ -5,7 +5,7 @@
  *
  * A unit is 1, 2, 4, 8 or 16 bytes: the widest that both addresses, both pitches and the row allow. Unit u of
  * a copy lies in row u / unitsPerRow; the division is a multiplication by `magic` and a shift by `shift`
- * (ulyxCopyDescSetUnits), exact for every u below 2^31. Batches travel by value as kernel parameters, so a
+ * (runtime/copy_batch.c), exact for every u below 2^31. Batches travel by value as kernel parameters, so a
  * captured graph owns what it replays. */
 #ifndef ULYX_COPY_LAYOUT_H_
 #define ULYX_COPY_LAYOUT_H_

@@ -7,7 +7,10 @@
 
 #include <cuda_runtime_api.h>
 
+#include "chain_layout.h"
 #include "copy_layout.h"
+#include "store_layout.h"
+#include "sum_layout.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -17,9 +20,21 @@ extern "C" {
  * bytes must not overlap. An empty batch launches nothing. */
 cudaError_t ulyxLaunchCopies(const ulyxCopyBatch* batch, int maxCtas, cudaStream_t stream);
 
-/* Loads every kernel on the current device now, so that no first launch does: a lazy load can wait for work
- * that itself waits for a peer. */
-cudaError_t ulyxLoadKernels(void);
+/* dst = the sum of the addends, with at most maxCtas thread blocks (0: no cap). An addend may be dst itself. */
+cudaError_t ulyxLaunchSum(const ulyxSumBatch* batch, int maxCtas, cudaStream_t stream);
+
+/* Merges a chain of states with at most maxCtas thread blocks (0: no cap). keyDim is at most ULYX_CHAIN_MAX_KEY_DIM. */
+cudaError_t ulyxLaunchChain(const ulyxChainArgs* args, int maxCtas, cudaStream_t stream);
+
+/* Stores at most ULYX_STORE_MANY values. */
+cudaError_t ulyxLaunchStore(const ulyxStoreBatch* batch, cudaStream_t stream);
+
+/* Load a kernel on the current device now, so that no first launch does: a lazy load can wait for work that
+ * itself waits for a peer. */
+cudaError_t ulyxLoadCopies(void);
+cudaError_t ulyxLoadSum(void);
+cudaError_t ulyxLoadChain(void);
+cudaError_t ulyxLoadStore(void);
 
 #ifdef __cplusplus
 }

@@ -138,7 +138,7 @@ extern "C" cudaError_t ulyxLaunchCopies(const ulyxCopyBatch* batch, int maxCtas,
   return batch->streaming ? launchAny<true>(batch, ctas, stream) : launchAny<false>(batch, ctas, stream);
 }
 
-extern "C" cudaError_t ulyxLoadKernels(void) {
+extern "C" cudaError_t ulyxLoadCopies(void) {
   const cudaError_t error = loadBoth<false>();
   return error != cudaSuccess ? error : loadBoth<true>();
 }

@@ -19,6 +19,8 @@
  * - Collective means: every rank of the runtime's world makes the call, in the same order.
  * - One host thread drives one rank at a time. Calls on different runtimes may come from different threads
  *   in any order; a second thread inside the same runtime gets ulyxInvalidUsage.
+ * - No call is made between a caller's ncclGroupStart and ncclGroupEnd: NCCL would put off what the call needs now.
+ * - A destroyed handle must not be used again; many such uses are caught, none is promised to be.
  * - Integers are ranks, tokens, heads or elements as named; sizes in bytes say so. Counts are 64-bit.
  * - Structs that a caller fills start from their ULYX_..._INITIALIZER, which holds size and version.
  *   Arrays named by a struct must live until the call returns, no longer.
@@ -58,7 +60,7 @@ typedef enum {
   ulyxRemoteError = 6,        /* a peer failed */
   ulyxInProgress = 7,
   ulyxMismatch = 100,      /* the ranks disagree, or a tensor disagrees with its plan */
-  ulyxTimeout = 101,       /* a peer did not arrive within timeoutMs */
+  ulyxTimeout = 101,       /* a peer did not arrive within timeoutMs; the world is lost, destroy it */
   ulyxArenaTooSmall = 102, /* ulyxRuntimeReserve the bytes that the last error names */
   ulyxClosed = 103,        /* the runtime was closed */
   ulyxUnsupported = 104    /* this build or transport cannot do it */
@@ -118,7 +120,7 @@ ULYX_API const char* ulyxGetErrorString(ulyxResult_t result);
 
 /* What the last refused call on this runtime said; with NULL, what the calling thread's last refused call
  * said on any object or none. "" if there was none. Valid until the next call on that runtime (with NULL:
- * by that thread). */
+ * by that thread). The refusal of a second thread inside a runtime is that thread's alone. */
 ULYX_API const char* ulyxGetLastError(ulyxRuntime_t rt);
 
 /* ---- Partition: pure functions, no runtime, thread-safe ---------------------------------------------- */
@@ -310,7 +312,7 @@ ULYX_API ulyxResult_t ulyxRuntimeClose(ulyxRuntime_t rt);
  * freed then. */
 ULYX_API ulyxResult_t ulyxRuntimeDestroy(ulyxRuntime_t* rt);
 
-/* Memory that peers' data is received straight into: outputs (and inputs of ulyxHeadsToSeq) that lie in it
+/* Memory that the wire reads and writes by itself: outputs that lie in it, and dense inputs (of ulyxHeadsToSeq, rows),
  * save a copy. Device memory on nccl, 256-byte aligned; host memory on loopback. Each rank names its own
  * bytes, 0 allowed, and every rank gets the largest. Collective and blocking. *ptr is written on success
  * only. */
@@ -323,9 +325,9 @@ ULYX_API ulyxResult_t ulyxMemFree(ulyxRuntime_t rt, void* ptr);
 /* ---- Plan ------------------------------------------------------------------------------------------- */
 
 /* Resolves a shape for both exchanges. With agreePlans it is collective and blocking: if the ranks' shapes
- * differ, or one refuses its shape or its arena is too small, every rank gets an error that says which rank
- * and both numbers, and the next call works. Legal while streams capture in relaxed mode only. The shape is
- * not kept. *plan is written on success only. */
+ * differ, or an arena is too small, every rank gets an error that says which rank and both numbers; if one
+ * refuses its own shape, the others learn which. The next call works. Legal while streams capture in relaxed mode only.
+ * The shape is not kept. *plan is written on success only. */
 ULYX_API ulyxResult_t ulyxPlanCreate(ulyxRuntime_t rt, const ulyxShape_t* shape, ulyxPlan_t* plan);
 
 /* Host memory only: exchanges in flight and captured graphs keep working. NULL is a no-op. */
@@ -374,6 +376,7 @@ typedef struct ulyxPlanInfo {
         NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0                                               \
   }
 
+/* Of a plan from ulyxPlanCreate. */
 ULYX_API ulyxResult_t ulyxPlanGetInfo(ulyxPlan_t plan, ulyxPlanInfo_t* info);
 
 /* ---- Exchanges -------------------------------------------------------------------------------------- */
@@ -420,13 +423,299 @@ ULYX_API ulyxResult_t ulyxPlanGetOutput(ulyxPlan_t plan, ulyxTensor_t* in, ulyxT
  * ones of one runtime must be ordered by the caller, exchanges of one runtime are in one order on every
  * rank. On loopback it blocks until every rank has come, at most timeoutMs, and ignores `stream`.
  *
- * Data of in and out must not overlap; at world size 1 they may be the very same tensors, and then nothing is
+ * Data of in and out must not overlap, from the first byte of each tensor to its last, gaps included (outputs with
+ * gaps may interleave with one another); at world size 1 they may be the very same tensors, and then nothing is
  * enqueued. Tensor structs are read during the call only, their data until the exchange has run. */
 ULYX_API ulyxResult_t ulyxSeqToHeads(ulyxPlan_t plan, const ulyxQkv_t* in, const ulyxQkv_t* out, ulyxStream_t stream);
 
 /* All tokens over own heads -> own tokens over all heads; otherwise as ulyxSeqToHeads. */
 ULYX_API ulyxResult_t ulyxHeadsToSeq(ulyxPlan_t plan, const ulyxTensor_t* in, const ulyxTensor_t* out,
                                      ulyxStream_t stream);
+
+/* ---- Segments and targets: pure functions, no runtime, thread-safe ----------------------------------- */
+
+/* Tokens [start, stop) of the whole sequence that share one row of a table of the caller's. */
+typedef struct ulyxSegment {
+  int64_t start;
+  int64_t stop;
+  int64_t row; /* carried along, never looked at */
+} ulyxSegment_t;
+
+/* Clips segments of the whole sequence to the tokens of one shard. What remains of a segment keeps its row and
+ * its place in the order and counts from the shard's first token; segments without a token in the shard are
+ * dropped, those with start >= stop among them. At most `count` segments are written to local, which may be
+ * `segments` itself, and their number to *localCount. With count 0 both arrays may be NULL. Negative numbers
+ * and a shard with stop < start are errors. */
+ULYX_API ulyxResult_t ulyxLocalizeSegments(const ulyxSegment_t* segments, int64_t count, ulyxRange_t shard,
+                                           ulyxSegment_t* local, int64_t* localCount);
+
+/* The tokens of `target` that lie in `shard`, counted from the shard's first token; {0, 0} if there are none.
+ * Negative numbers and stop < start are errors in either. *local is written. */
+ULYX_API ulyxResult_t ulyxTargetIntersection(ulyxRange_t target, ulyxRange_t shard, ulyxRange_t* local);
+
+/* counts[r] = how many tokens of `target` lie in tokenRanges[r]. Negative numbers and stop < start are errors
+ * in every range. counts[nRanks] is written. */
+ULYX_API ulyxResult_t ulyxTargetCounts(ulyxRange_t target, const ulyxRange_t* tokenRanges, int nRanks, int64_t* counts);
+
+/* ---- Context parallelism ----------------------------------------------------------------------------- */
+
+/* Sequences stand one after another in one run of tokens: sequence i is tokens [cuSeqlens[i], cuSeqlens[i + 1]).
+ * The run is split over the ranks wherever it happens to be cut, so a sequence may begin on one rank and end
+ * on another. A context is what one rank has to know about that: its own cu_seqlens, and how many ranks and
+ * tokens of its first and last sequence lie on the ranks before and after it.
+ *
+ * No runtime and no communication: every rank computes alike. Sequences and contexts never change once made, so
+ * any thread may use one at any time, until it is destroyed. */
+typedef struct ulyxSequences* ulyxSequences_t;
+typedef struct ulyxContext* ulyxContext_t;
+typedef struct ulyxContextCache* ulyxContextCache_t;
+
+/* Checks cuSeqlens[count], of type ulyxInt32 or ulyxInt64 in host memory, and copies it. It must start at 0 and
+ * never fall; equal neighbours are sequences without tokens, and {0} alone is no sequences at all. *sequences is
+ * written on success only. */
+ULYX_API ulyxResult_t ulyxSequencesCreate(const void* cuSeqlens, int64_t count, int type, ulyxSequences_t* sequences);
+
+/* Contexts made from it live on. NULL is a no-op. */
+ULYX_API ulyxResult_t ulyxSequencesDestroy(ulyxSequences_t sequences);
+
+/* Who owns which tokens. */
+typedef enum {
+  ulyxSplitBalanced = 0, /* the first `total mod nRanks` ranks one token more; with fewer tokens than ranks the
+                            last ranks are empty. No token is lost */
+  ulyxSplitEqual = 1,    /* total / nRanks each; a total that is no positive multiple of nRanks is an error */
+  ulyxSplitTruncate = 2  /* total / nRanks each, and the tail belongs to no rank; fewer tokens than ranks are an
+                            error */
+} ulyxSplit_t;
+
+/* One rank's context of a split (ulyxSplit_t) over nRanks ranks. convKernel is the width of a causal convolution
+ * over the tokens, 0 without one. Costs a binary search and the rank's own sequences. Local cu_seqlens are
+ * int32: a shard that passes it is an error. *context is written on success only. */
+ULYX_API ulyxResult_t ulyxContextCreate(ulyxSequences_t sequences, int nRanks, int rank, int split, int convKernel,
+                                        ulyxContext_t* context);
+
+/* An independent context with the same contents and arrays of its own, to be kept for the backward pass. *copy is
+ * written on success only. */
+ULYX_API ulyxResult_t ulyxContextCopy(ulyxContext_t context, ulyxContext_t* copy);
+
+/* Gives one context back: one call for each that ulyxContextCreate, ulyxContextCopy or ulyxContextCacheGet gave.
+ * NULL is a no-op. */
+ULYX_API ulyxResult_t ulyxContextDestroy(ulyxContext_t context);
+
+/* Everything about a context. Pointers live as long as the context.
+ *
+ * A rank's own sequences are those with a token on it; sequences without any token appear nowhere. A rank without
+ * tokens has no sequences and exchanges nothing: numSequences 0, localCuSeqlens {0}, isFirstRank and isLastRank 1,
+ * no ranks before or after it.
+ *
+ * With ulyxSplitTruncate a sequence may run on into the tail that belongs to no rank. postNumRanks then counts
+ * the ranks that the tail would take, and rank + postNumRanks may lie outside the world. cutsSequence says so on
+ * every rank alike; such a context must drive neither a halo nor a chain of states. */
+typedef struct ulyxContextInfo {
+  size_t size;
+  unsigned int magic;
+  unsigned int version;
+  int nRanks;
+  int rank;
+  int split; /* ulyxSplit_t */
+  int convKernel;
+  int isCpEnabled;                /* 1: nRanks > 1 */
+  int isFirstRank;                /* 1: the first sequence starts on this rank; preNumRanks is 0 */
+  int isLastRank;                 /* 1: the last sequence ends on this rank; postNumRanks is 0 */
+  int preNumRanks;                /* ranks before this one that hold tokens of its first sequence */
+  int postNumRanks;               /* ranks after this one that hold tokens of its last sequence */
+  int cutsSequence;               /* 1: the dropped tail begins inside a sequence */
+  int64_t preNumConvTokens;       /* tokens of the first sequence on ranks before this one */
+  int64_t haloTokens;             /* the smaller of convKernel - 1 and preNumConvTokens; 0 without a convolution */
+  int64_t droppedTokens;          /* tail that belongs to no rank; 0 unless ulyxSplitTruncate */
+  ulyxRange_t tokenRange;         /* this rank's */
+  int64_t numSequences;           /* this rank's */
+  const int32_t* localCuSeqlens;  /* [numSequences + 1], from 0 to this rank's tokens, rising */
+  const int64_t* sequenceIndices; /* [numSequences]; where each stands among all sequences */
+} ulyxContextInfo_t;
+
+#define ULYX_CONTEXT_INFO_MAGIC 0x756c7958u
+#define ULYX_CONTEXT_INFO_INITIALIZER                                                                              \
+  {                                                                                                                \
+    sizeof(ulyxContextInfo_t), ULYX_CONTEXT_INFO_MAGIC, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0, 0}, 0, NULL, \
+        NULL                                                                                                       \
+  }
+
+ULYX_API ulyxResult_t ulyxContextGetInfo(ulyxContext_t context, ulyxContextInfo_t* info);
+
+/* Keeps the `capacity` contexts used last (0: 64), found again by their contents. *cache is written on success
+ * only. */
+ULYX_API ulyxResult_t ulyxContextCacheCreate(int capacity, ulyxContextCache_t* cache);
+
+/* The context that ulyxSequencesCreate and ulyxContextCreate would make of the same arguments, kept or made. The
+ * values of cuSeqlens count, not its address or type: an array edited in place gives its new answer. Equal
+ * arguments may give the same context twice, and each is given back by its own ulyxContextDestroy, before or after
+ * the cache is destroyed. Any number of threads may call it at once. *context is written on success only, and
+ * what is refused is not kept. */
+ULYX_API ulyxResult_t ulyxContextCacheGet(ulyxContextCache_t cache, const void* cuSeqlens, int64_t count, int type,
+                                          int nRanks, int rank, int split, int convKernel, ulyxContext_t* context);
+
+/* No thread may be inside ulyxContextCacheGet. Contexts that it gave live on. NULL is a no-op. */
+ULYX_API ulyxResult_t ulyxContextCacheDestroy(ulyxContextCache_t cache);
+
+/* ---- Row collectives -------------------------------------------------------------------------------- */
+
+typedef enum {
+  ulyxRowsAllGather = 0,     /* own rows -> all rows, or those of a target span */
+  ulyxRowsReduceScatter = 1, /* partial sums of all rows -> own rows, summed over ranks */
+  ulyxRowsAllToAll = 2       /* rows by a count matrix */
+} ulyxRowsOp_t;
+
+/* A tensor of rows, split over the ranks. Equal on every rank but for sendCounts and recvCounts. */
+typedef struct ulyxRowsShape {
+  size_t size;
+  unsigned int magic;
+  unsigned int version;
+  int op;                    /* ulyxRowsOp_t */
+  int type;                  /* ulyxDataType_t; ulyxRowsReduceScatter takes float16, bfloat16 and float32 */
+  int elementBytes;          /* 0: the type's; needed with ulyxOpaque */
+  int targeted;              /* ulyxRowsAllGather. 1: gather only the rows in `target` */
+  int64_t rowElements;       /* elements of one row, whatever its own shape */
+  int64_t total;             /* rows of the whole; 0 with counts: their sum. Not ulyxRowsAllToAll */
+  const int64_t* counts;     /* rows a rank owns, zeros allowed; NULL: balanced. Not ulyxRowsAllToAll */
+  ulyxRange_t target;        /* within [0, total); empty is a valid no-op */
+  const int64_t* sendCounts; /* ulyxRowsAllToAll: rows to each rank */
+  const int64_t* recvCounts; /* ulyxRowsAllToAll: rows from each rank */
+  int64_t inStride;          /* elements from row to row of the input; 0: dense */
+  int64_t outStride;         /* and of the output */
+} ulyxRowsShape_t;
+
+#define ULYX_ROWS_SHAPE_MAGIC 0x756c7957u
+#define ULYX_ROWS_SHAPE_INITIALIZER \
+  { sizeof(ulyxRowsShape_t), ULYX_ROWS_SHAPE_MAGIC, 1, 0, ulyxBfloat16, 0, 0, 0, 0, NULL, {0, 0}, NULL, NULL, 0, 0 }
+
+/* A plan for one row collective; otherwise as ulyxPlanCreate. */
+ULYX_API ulyxResult_t ulyxRowsPlanCreate(ulyxRuntime_t rt, const ulyxRowsShape_t* shape, ulyxPlan_t* plan);
+
+/* The staging arena that the plan takes on one rank. Pure. */
+ULYX_API ulyxResult_t ulyxRowsShapeGetArenaBytes(const ulyxRowsShape_t* shape, int nRanks, int rank, int64_t* bytes);
+
+/* The tensors that this rank's collective expects, complete but for data: extents [1, rows, 1, rowElements].
+ * Input and output rows are:
+ *   all-gather      own rows (of the target: those of it that this rank owns) -> all rows (of the target)
+ *   reduce-scatter  all rows -> own rows
+ *   all-to-all      rows to rank 0, to rank 1, ... -> rows from rank 0, from rank 1, ...
+ * Each pointer may be NULL. */
+ULYX_API ulyxResult_t ulyxPlanGetRows(ulyxPlan_t plan, ulyxTensor_t* in, ulyxTensor_t* out);
+
+/* Every rank ends with all rows (of the target) in order. Collective, stream-ordered, capturable: as
+ * ulyxSeqToHeads, also where it says how in and out may be the same at world size 1. */
+ULYX_API ulyxResult_t ulyxAllGatherRows(ulyxPlan_t plan, const ulyxTensor_t* in, const ulyxTensor_t* out,
+                                        ulyxStream_t stream);
+
+/* Every rank ends with its own rows, each the sum of every rank's: added in fp32 in rank order and rounded once,
+ * so the bits are the same on every transport and in every run. A NaN comes out as the type's quiet NaN with no
+ * payload. Otherwise as ulyxAllGatherRows. */
+ULYX_API ulyxResult_t ulyxReduceScatterRows(ulyxPlan_t plan, const ulyxTensor_t* in, const ulyxTensor_t* out,
+                                            ulyxStream_t stream);
+
+/* Rows by the count matrix of the plan. Otherwise as ulyxAllGatherRows. */
+ULYX_API ulyxResult_t ulyxAllToAllRows(ulyxPlan_t plan, const ulyxTensor_t* in, const ulyxTensor_t* out,
+                                       ulyxStream_t stream);
+
+/* ulyxContextCacheGet for this rank, from a cache of 64 that belongs to the runtime. Any thread may call it at any
+ * time before ulyxRuntimeDestroy, also on a closed runtime. */
+ULYX_API ulyxResult_t ulyxRuntimeGetContext(ulyxRuntime_t rt, const void* cuSeqlens, int64_t count, int type, int split,
+                                            int convKernel, ulyxContext_t* context);
+
+/* Writes the context's localCuSeqlens [numSequences + 1] to memory of the runtime's device (loopback: of the host),
+ * in stream order. They are read during the call only; legal under capture, and a graph owns what it stores. */
+ULYX_API ulyxResult_t ulyxContextStoreCuSeqlens(ulyxRuntime_t rt, ulyxContext_t context, int32_t* data,
+                                                ulyxStream_t stream);
+
+/* ---- Halos and states along a context --------------------------------------------------------------- */
+
+/* Rows that a causal convolution needs from the ranks before. Equal on every rank but for the context, which is
+ * this rank's, of the runtime's world. */
+typedef struct ulyxHaloShape {
+  size_t size;
+  unsigned int magic;
+  unsigned int version;
+  ulyxContext_t context; /* read during the call only */
+  int64_t rowElements;
+  int64_t localStride; /* elements from row to row of the local tensor; 0: dense. The halo is dense */
+  int type;            /* ulyxDataType_t; ulyxConvHaloBackward takes float16, bfloat16 and float32 */
+  int elementBytes;    /* 0: the type's */
+} ulyxHaloShape_t;
+
+#define ULYX_HALO_SHAPE_MAGIC 0x756c7948u
+#define ULYX_HALO_SHAPE_INITIALIZER \
+  { sizeof(ulyxHaloShape_t), ULYX_HALO_SHAPE_MAGIC, 1, NULL, 0, 0, ulyxBfloat16, 0 }
+
+/* A plan for ulyxConvHalo and ulyxConvHaloBackward; otherwise as ulyxPlanCreate. A context whose dropped tail
+ * begins inside a sequence is refused. */
+ULYX_API ulyxResult_t ulyxHaloPlanCreate(ulyxRuntime_t rt, const ulyxHaloShape_t* shape, ulyxPlan_t* plan);
+
+/* The staging arena that the plan takes on the context's rank. Pure. */
+ULYX_API ulyxResult_t ulyxHaloShapeGetArenaBytes(const ulyxHaloShape_t* shape, int64_t* bytes);
+
+/* The tensors that this rank's halo exchange expects, complete but for data: local [1, own tokens, 1, rowElements]
+ * and halo [1, haloTokens, 1, rowElements]. Each pointer may be NULL. */
+ULYX_API ulyxResult_t ulyxPlanGetHalo(ulyxPlan_t plan, ulyxTensor_t* local, ulyxTensor_t* halo);
+
+/* halo = the rows of this rank's first sequence that precede its shard, convKernel - 1 of them or as many as the
+ * sequence has, from as many ranks as hold them. Only ranks that need rows or hold them talk, but all must call.
+ * Otherwise as ulyxAllGatherRows. */
+ULYX_API ulyxResult_t ulyxConvHalo(ulyxPlan_t plan, const ulyxTensor_t* local, const ulyxTensor_t* halo,
+                                   ulyxStream_t stream);
+
+/* The reverse, for gradients: adds each rank's halo rows to the rows of their owners, in place: local + halo
+ * gradients in rank order, in fp32, rounded once. Rows that are in nobody's halo are untouched. Otherwise as
+ * ulyxConvHalo. */
+ULYX_API ulyxResult_t ulyxConvHaloBackward(ulyxPlan_t plan, const ulyxTensor_t* halo, const ulyxTensor_t* local,
+                                           ulyxStream_t stream);
+
+/* The recurrent state of a linear attention along a sequence that spans ranks. For each of `heads` value heads, over
+ * the tokens that a rank holds of a sequence, the state goes from S to M S + S_ext: M is keyDim x keyDim, states
+ * are keyDim x valueDim, row-major fp32. */
+typedef struct ulyxStateShape {
+  size_t size;
+  unsigned int magic;
+  unsigned int version;
+  ulyxContext_t context; /* this rank's, of the runtime's world; read during the call only */
+  int64_t heads;
+  int64_t keyDim; /* at most 384 */
+  int64_t valueDim;
+  int hasInitial; /* 1: `initial` is read; equal on every rank, as all of this but the context */
+  int wantsFinal; /* 1: `final` is written */
+} ulyxStateShape_t;
+
+#define ULYX_STATE_SHAPE_MAGIC 0x756c794du
+#define ULYX_STATE_SHAPE_INITIALIZER \
+  { sizeof(ulyxStateShape_t), ULYX_STATE_SHAPE_MAGIC, 1, NULL, 0, 0, 0, 0, 0 }
+
+ULYX_API ulyxResult_t ulyxStatePlanCreate(ulyxRuntime_t rt, const ulyxStateShape_t* shape, ulyxPlan_t* plan);
+
+/* The staging arena that the plan takes on the context's rank. Pure. */
+ULYX_API ulyxResult_t ulyxStateShapeGetArenaBytes(const ulyxStateShape_t* shape, int64_t* bytes);
+
+/* The tensors of a chain, float32: states [1, heads, keyDim, valueDim], transition [1, heads, keyDim, keyDim]. */
+typedef struct ulyxStates {
+  ulyxTensor_t state;      /* in: S_ext of this rank's last sequence (backward: of its first) */
+  ulyxTensor_t transition; /* in: M of the same tokens */
+  ulyxTensor_t initial;    /* in, with hasInitial: the state that the same sequence starts from, where it starts
+                              (backward: ends) on this rank; not looked at elsewhere */
+  ulyxTensor_t received;   /* out: the state that this rank's first sequence (backward: last) starts from */
+  ulyxTensor_t final;      /* out, with wantsFinal: the state after this rank's part of the sequence of `state` */
+} ulyxStates_t;
+
+/* Complete but for data. */
+ULYX_API ulyxResult_t ulyxPlanGetStates(ulyxPlan_t plan, ulyxStates_t* states);
+
+/* Hands the state on: received = the initial state (zero without), then S <- M S + S_ext over the preNumRanks ranks
+ * before this one, in order; zero where the first sequence starts here, unless it is also the last and has an
+ * initial state. final = M S + S_ext of this rank itself. Every element starts from S_ext and adds its products by
+ * fused multiply-adds over keyDim ascending, so the bits are the same on every transport and in every run. Otherwise as
+ * ulyxConvHalo. */
+ULYX_API ulyxResult_t ulyxStateChain(ulyxPlan_t plan, const ulyxStates_t* states, ulyxStream_t stream);
+
+/* The mirror image, for gradients: first and last sequence change places, the order is from the last rank down, and
+ * M is transposed. */
+ULYX_API ulyxResult_t ulyxStateChainBackward(ulyxPlan_t plan, const ulyxStates_t* states, ulyxStream_t stream);
 
 #ifdef __cplusplus
 }

@@ -5,62 +5,37 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "partition.h"
 #include "status.h"
 
 enum {
   wordResult,
   wordArenaNeeded,
   wordArenaThere,
+  wordOperation, /* the first eight characters of its name, and how long it is */
+  wordOperationLength,
   wordSignature,
-  wordType,
-  wordElementBytes,
-  wordTokens,
-  wordHeads,
-  wordKvHeads,
-  wordHeadDim,
-  wordValueDim,
-  wordBatch,
-  wordSeqOrder,
-  wordHeadsOrder,
-  wordPackedIn,
-  wordPackedOut,
-  wordStrides,
-  wordCount = wordStrides + ulyxSideCount * ulyxRoleCount * 3
+  wordFields,
+  wordCount = wordFields + ULYX_STATEMENT_FIELDS
 };
-
-static const char* const fieldNames[wordStrides] = {
-    NULL,      NULL,      NULL,       NULL,    "type",     "elementBytes", "tokens",   "heads",
-    "kvHeads", "headDim", "valueDim", "batch", "seqOrder", "headsOrder",   "packedIn", "packedOut"};
 
 int ulyxAgreementWords(int nRanks) {
   return nRanks * 2 > wordCount ? nRanks * 2 : wordCount;
 }
 
-static void state(const ulyxTransport* transport, ulyxResult_t mine, const ulyxGeometry* geometry, int64_t arenaNeeded,
-                  int64_t* words) {
+static void state(const ulyxTransport* transport, ulyxResult_t mine, const ulyxStatement* statement,
+                  int64_t arenaNeeded, int64_t* words) {
   memset(words, 0, wordCount * sizeof *words);
   words[wordResult] = mine;
   if (mine != ulyxSuccess && mine != ulyxArenaTooSmall) return;
   words[wordArenaNeeded] = arenaNeeded;
   words[wordArenaThere] = transport->arenaBytes;
-  words[wordSignature] = (int64_t)geometry->signature;
-  words[wordType] = geometry->type;
-  words[wordElementBytes] = geometry->elementBytes;
-  words[wordTokens] = geometry->tokens;
-  words[wordHeads] = geometry->heads;
-  words[wordKvHeads] = geometry->kvHeads;
-  words[wordHeadDim] = geometry->headDim;
-  words[wordValueDim] = geometry->valueDim;
-  words[wordBatch] = geometry->batch;
-  words[wordSeqOrder] = geometry->order[ulyxSideSeq];
-  words[wordHeadsOrder] = geometry->order[ulyxSideHeads];
-  words[wordPackedIn] = geometry->packed[ulyxSideSeq];
-  words[wordPackedOut] = geometry->packed[ulyxSideHeads];
-  memcpy(words + wordStrides, geometry->strides, sizeof geometry->strides);
+  words[wordOperationLength] = (int64_t)strlen(statement->operation);
+  strncpy((char*)&words[wordOperation], statement->operation, sizeof words[wordOperation]);
+  words[wordSignature] = (int64_t)statement->signature;
+  for (int i = 0; i < statement->fieldCount; ++i) words[wordFields + i] = statement->fields[i].value;
 }
 
-/* A rank that refused: its own error stays its own, the others learn whose it is. */
+/* A rank that refused: the others learn whose refusal it is. A small arena comes first, since all can mend it. */
 static ulyxResult_t compareResults(const ulyxTransport* transport, ulyxResult_t mine, const int64_t* all) {
   for (int rank = 0; rank < transport->nRanks; ++rank) {
     const int64_t* const words = all + (int64_t)rank * wordCount;
@@ -79,37 +54,47 @@ static ulyxResult_t compareResults(const ulyxTransport* transport, ulyxResult_t 
   return mine;
 }
 
-static ulyxResult_t compareFields(const ulyxTransport* transport, const int64_t* all) {
-  static const char* const tensors[ulyxSideCount * ulyxRoleCount] = {"qIn",  "kIn",  "vIn",  "oOut",
-                                                                     "qOut", "kOut", "vOut", "oIn"};
-  static const char* const axes[3] = {"batch", "token", "head"};
+static ulyxResult_t compareFields(const ulyxTransport* transport, const ulyxStatement* statement, const int64_t* all) {
   for (int rank = 1; rank < transport->nRanks; ++rank) {
     const int64_t* const theirs = all + (int64_t)rank * wordCount;
-    for (int word = wordType; word < wordCount; ++word) {
-      if (theirs[word] == all[word]) continue;
-      if (word < wordStrides) {
-        return ulyxFail(ulyxMismatch, "shape.%s is %" PRId64 " on rank 0 and %" PRId64 " on rank %d", fieldNames[word],
-                        all[word], theirs[word], rank);
-      }
-      const int stride = word - wordStrides;
-      return ulyxFail(ulyxMismatch, "shape.%s.%s is %" PRId64 " on rank 0 and %" PRId64 " on rank %d",
-                      tensors[stride / 3], axes[stride % 3], all[word], theirs[word], rank);
+    if (theirs[wordOperation] != all[wordOperation] || theirs[wordOperationLength] != all[wordOperationLength]) {
+      return ulyxFail(ulyxMismatch, "rank 0 plans %.8s..., rank %d %.8s...", (const char*)&all[wordOperation], rank,
+                      (const char*)&theirs[wordOperation]);
+    }
+    for (int i = 0; i < statement->fieldCount; ++i) {
+      if (theirs[wordFields + i] == all[wordFields + i]) continue;
+      return ulyxFail(ulyxMismatch, "%s is %" PRId64 " on rank 0 and %" PRId64 " on rank %d", statement->fields[i].name,
+                      all[wordFields + i], theirs[wordFields + i], rank);
     }
   }
   return ulyxSuccess;
 }
 
-static ulyxResult_t compareCounts(const ulyxTransport* transport, const int64_t* all) {
+static ulyxResult_t compareEqual(const ulyxTransport* transport, const ulyxStatement* statement, const int64_t* all) {
   const int nRanks = transport->nRanks;
   for (int rank = 1; rank < nRanks; ++rank) {
-    const int64_t* const theirs = all + (int64_t)rank * 2 * nRanks;
-    for (int i = 0; i < 2 * nRanks; ++i) {
+    const int64_t* const theirs = all + (int64_t)rank * statement->countCount;
+    for (int i = 0; i < statement->countCount; ++i) {
       if (theirs[i] == all[i]) continue;
       return ulyxFail(ulyxMismatch, "rank 0 gives rank %d %" PRId64 " %s, rank %d gives it %" PRId64, i % nRanks,
-                      all[i], i < nRanks ? "tokens" : "heads", rank, theirs[i]);
+                      all[i], statement->countNames[i / nRanks], rank, theirs[i]);
     }
   }
-  return ulyxFail(ulyxInternalError, "the ranks' signatures differ, their shapes do not");
+  return ulyxFail(ulyxInternalError, "the ranks' signatures differ, their plans do not");
+}
+
+static ulyxResult_t comparePaired(const ulyxTransport* transport, const ulyxStatement* statement, const int64_t* all) {
+  const int nRanks = transport->nRanks;
+  for (int src = 0; src < nRanks; ++src) {
+    for (int dst = 0; dst < nRanks; ++dst) {
+      const int64_t sent = all[(int64_t)src * statement->countCount + dst];
+      const int64_t expected = all[(int64_t)dst * statement->countCount + nRanks + src];
+      if (sent == expected) continue;
+      return ulyxFail(ulyxMismatch, "rank %d sends %" PRId64 " %s to rank %d, which expects %" PRId64, src, sent,
+                      statement->countNames[0], dst, expected);
+    }
+  }
+  return ulyxSuccess;
 }
 
 static bool signaturesDiffer(const ulyxTransport* transport, const int64_t* all) {
@@ -120,9 +105,9 @@ static bool signaturesDiffer(const ulyxTransport* transport, const int64_t* all)
 }
 
 /* Every rank sees the same words, so every rank takes the same way through. */
-static ulyxResult_t agree(ulyxTransport* transport, ulyxResult_t mine, const ulyxGeometry* geometry,
+static ulyxResult_t agree(ulyxTransport* transport, ulyxResult_t mine, const ulyxStatement* statement,
                           int64_t arenaNeeded, int64_t* words, int64_t* all) {
-  state(transport, mine, geometry, arenaNeeded, words);
+  state(transport, mine, statement, arenaNeeded, words);
   char message[ULYX_MESSAGE_BYTES];
   strcpy(message, ulyxThreadMessage());
   ULYX_TRY(transport->ops->gather(transport, words, wordCount, all));
@@ -130,22 +115,20 @@ static ulyxResult_t agree(ulyxTransport* transport, ulyxResult_t mine, const uly
   if (result != ulyxSuccess) {
     return result == mine && mine != ulyxArenaTooSmall ? ulyxFail(mine, "%s", message) : result;
   }
-  ULYX_TRY(compareFields(transport, all));
-  if (!signaturesDiffer(transport, all)) return ulyxSuccess;
-  for (int rank = 0; rank < transport->nRanks; ++rank) {
-    words[rank] = ulyxRangeLength(geometry->tokenRanges[rank]);
-    words[transport->nRanks + rank] = ulyxRangeLength(geometry->headRanges[rank]);
-  }
-  ULYX_TRY(transport->ops->gather(transport, words, 2 * transport->nRanks, all));
-  return compareCounts(transport, all);
+  ULYX_TRY(compareFields(transport, statement, all));
+  if (statement->rule == ulyxCountsEqual && !signaturesDiffer(transport, all)) return ulyxSuccess;
+  ULYX_TRY(transport->ops->gather(transport, statement->counts, statement->countCount, all));
+  return statement->rule == ulyxCountsEqual ? compareEqual(transport, statement, all)
+                                            : comparePaired(transport, statement, all);
 }
 
-ulyxResult_t ulyxAgree(ulyxTransport* transport, ulyxResult_t mine, const ulyxGeometry* geometry, int64_t arenaNeeded) {
+ulyxResult_t ulyxAgree(ulyxTransport* transport, ulyxResult_t mine, const ulyxStatement* statement,
+                       int64_t arenaNeeded) {
   const size_t count = (size_t)ulyxAgreementWords(transport->nRanks);
   void* words = NULL;
   ULYX_TRY(ulyxAllocate(&words, count * ((size_t)transport->nRanks + 1), sizeof(int64_t), "an agreement"));
   int64_t* const all = (int64_t*)words + count;
-  const ulyxResult_t result = agree(transport, mine, geometry, arenaNeeded, words, all);
+  const ulyxResult_t result = agree(transport, mine, statement, arenaNeeded, words, all);
   free(words);
   return result;
 }

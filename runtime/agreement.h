@@ -5,11 +5,13 @@
 #ifndef ULYX_RUNTIME_AGREEMENT_H_
 #define ULYX_RUNTIME_AGREEMENT_H_
 
+#include "statement.h"
 #include "transport.h"
 
-/* `mine` is what this rank found wrong with its own shape (ulyxSuccess: nothing), already said. geometry is
+/* `mine` is what this rank found wrong with its own plan (ulyxSuccess: nothing), already said. The statement is
  * looked at only when mine is ulyxSuccess or ulyxArenaTooSmall. Collective and blocking. */
-ulyxResult_t ulyxAgree(ulyxTransport* transport, ulyxResult_t mine, const ulyxGeometry* geometry, int64_t arenaNeeded);
+ulyxResult_t ulyxAgree(ulyxTransport* transport, ulyxResult_t mine, const ulyxStatement* statement,
+                       int64_t arenaNeeded);
 
 /* Words that a gather may carry per rank. */
 int ulyxAgreementWords(int nRanks);

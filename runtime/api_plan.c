@@ -5,9 +5,7 @@
 #include "runtime.h"
 
 ulyxResult_t ulyxPlanCreate(ulyxRuntime_t rt, const ulyxShape_t* shape, ulyxPlan_t* plan) {
-  ULYX_TRY(ulyxRuntimeEnter(rt, ulyxOpenOnly));
-  if (plan == NULL) return ulyxRuntimeLeave(rt, ulyxFail(ulyxInvalidArgument, "plan is NULL"));
-  return ulyxRuntimeLeave(rt, ulyxPlanBuild(rt, shape, plan));
+  return ulyxPlanCreateAbout(rt, &ulyxExchangeSubject, shape, plan);
 }
 
 ulyxResult_t ulyxPlanDestroy(ulyxPlan_t plan) {
@@ -19,17 +17,12 @@ ulyxResult_t ulyxPlanDestroy(ulyxPlan_t plan) {
   return ulyxRuntimeLeave(rt, ulyxSuccess);
 }
 
-static ulyxResult_t enterPlan(ulyxPlan_t plan) {
-  ULYX_TRY(ulyxPlanCheckHandle(plan));
-  return ulyxRuntimeEnter(plan->rt, ulyxOpenOnly);
-}
-
 ulyxResult_t ulyxPlanGetInfo(ulyxPlan_t plan, ulyxPlanInfo_t* info) {
-  ULYX_TRY(enterPlan(plan));
+  ULYX_TRY(ulyxPlanEnter(plan, &ulyxExchangeSubject));
   const ulyxResult_t result = ulyxCheckStruct(info, sizeof *info, ULYX_PLAN_INFO_MAGIC, "info");
   if (result != ulyxSuccess) return ulyxRuntimeLeave(plan->rt, result);
   const ulyxTransport* const transport = plan->rt->transport;
-  const ulyxGeometry* const geometry = &plan->geometry;
+  const ulyxGeometry* const geometry = &plan->about.geometry;
   const int rank = transport->rank, nRanks = transport->nRanks;
   info->rank = rank;
   info->nRanks = nRanks;
@@ -51,15 +44,15 @@ ulyxResult_t ulyxPlanGetInfo(ulyxPlan_t plan, ulyxPlanInfo_t* info) {
   info->tokenRanges = geometry->tokenRanges;
   info->headRanges = geometry->headRanges;
   info->kvHeadRanges = geometry->kvHeadRanges;
-  info->tokenCounts = plan->counts;
-  info->headCounts = plan->counts + nRanks;
-  info->kvHeadCounts = plan->counts + 2 * nRanks;
-  info->seqToHeadsSendBytes = plan->ops[ulyxOpSeqToHeads].sendBytes;
-  info->seqToHeadsRecvBytes = plan->ops[ulyxOpSeqToHeads].recvBytes;
-  info->headsToSeqSendBytes = plan->ops[ulyxOpHeadsToSeq].sendBytes;
-  info->headsToSeqRecvBytes = plan->ops[ulyxOpHeadsToSeq].recvBytes;
+  info->tokenCounts = geometry->counts;
+  info->headCounts = geometry->counts + nRanks;
+  info->kvHeadCounts = geometry->counts + 2 * nRanks;
+  info->seqToHeadsSendBytes = plan->peerBytes;
+  info->seqToHeadsRecvBytes = plan->peerBytes + nRanks;
+  info->headsToSeqSendBytes = plan->peerBytes + 2 * nRanks;
+  info->headsToSeqRecvBytes = plan->peerBytes + 3 * nRanks;
   info->arenaBytes = plan->arenaBytes;
-  info->signature = geometry->signature;
+  info->signature = plan->signature;
   return ulyxRuntimeLeave(plan->rt, ulyxSuccess);
 }
 
@@ -73,7 +66,7 @@ static void giveQkv(const ulyxExpected* expected, int count, ulyxQkv_t* qkv) {
 }
 
 ulyxResult_t ulyxPlanGetQkv(ulyxPlan_t plan, ulyxQkv_t* in, ulyxQkv_t* out) {
-  ULYX_TRY(enterPlan(plan));
+  ULYX_TRY(ulyxPlanEnter(plan, &ulyxExchangeSubject));
   const ulyxPlanOp* const op = &plan->ops[ulyxOpSeqToHeads];
   giveQkv(op->in, op->inCount, in);
   giveQkv(op->out, op->outCount, out);
@@ -81,7 +74,7 @@ ulyxResult_t ulyxPlanGetQkv(ulyxPlan_t plan, ulyxQkv_t* in, ulyxQkv_t* out) {
 }
 
 ulyxResult_t ulyxPlanGetOutput(ulyxPlan_t plan, ulyxTensor_t* in, ulyxTensor_t* out) {
-  ULYX_TRY(enterPlan(plan));
+  ULYX_TRY(ulyxPlanEnter(plan, &ulyxExchangeSubject));
   const ulyxPlanOp* const op = &plan->ops[ulyxOpHeadsToSeq];
   if (in != NULL) *in = op->in[0].tensor;
   if (out != NULL) *out = op->out[0].tensor;
@@ -89,7 +82,7 @@ ulyxResult_t ulyxPlanGetOutput(ulyxPlan_t plan, ulyxTensor_t* in, ulyxTensor_t* 
 }
 
 ulyxResult_t ulyxSeqToHeads(ulyxPlan_t plan, const ulyxQkv_t* in, const ulyxQkv_t* out, ulyxStream_t stream) {
-  ULYX_TRY(enterPlan(plan));
+  ULYX_TRY(ulyxPlanEnter(plan, &ulyxExchangeSubject));
   if (in == NULL || out == NULL) {
     return ulyxRuntimeLeave(plan->rt, ulyxFail(ulyxInvalidArgument, "%s is NULL", in == NULL ? "in" : "out"));
   }
@@ -99,6 +92,6 @@ ulyxResult_t ulyxSeqToHeads(ulyxPlan_t plan, const ulyxQkv_t* in, const ulyxQkv_
 }
 
 ulyxResult_t ulyxHeadsToSeq(ulyxPlan_t plan, const ulyxTensor_t* in, const ulyxTensor_t* out, ulyxStream_t stream) {
-  ULYX_TRY(enterPlan(plan));
+  ULYX_TRY(ulyxPlanEnter(plan, &ulyxExchangeSubject));
   return ulyxRuntimeLeave(plan->rt, ulyxPlanRun(plan, ulyxOpHeadsToSeq, &in, &out, stream));
 }

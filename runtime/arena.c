@@ -2,6 +2,7 @@
 #include "arena.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "check.h"
 
@@ -15,15 +16,6 @@ static ulyxResult_t gatherWord(ulyxNcclWorld* world, int64_t mine, int64_t** all
     return result;
   }
   *all = words;
-  return ulyxSuccess;
-}
-
-static ulyxResult_t largestWord(ulyxNcclWorld* world, int64_t mine, int64_t* largest) {
-  int64_t* all = NULL;
-  ULYX_TRY(gatherWord(world, mine, &all));
-  *largest = all[0];
-  for (int rank = 1; rank < world->nRanks; ++rank) *largest = ulyxMax64(*largest, all[rank]);
-  free(all);
   return ulyxSuccess;
 }
 
@@ -59,7 +51,7 @@ static ulyxResult_t allocate(ulyxNcclWorld* world, int64_t bytes, ulyxArena** cr
 ulyxResult_t ulyxArenaCreate(ulyxNcclWorld* world, int64_t bytes, ulyxArena** created) {
   int64_t largest = 0;
   ulyxArena* arena = NULL;
-  ULYX_TRY(largestWord(world, bytes, &largest));
+  ULYX_TRY(ulyxNcclWorldLargest(world, bytes, &largest));
   largest = ulyxAlignUp(ulyxMax64(largest, 1), NCCL_WIN_REQUIRED_ALIGNMENT);
   ulyxResult_t result = allocate(world, largest, &arena);
   ULYX_TRY_GOTO(agreeOnSuccess(world, result, largest), destroyArena);
@@ -73,7 +65,12 @@ ulyxResult_t ulyxArenaCreate(ulyxNcclWorld* world, int64_t bytes, ulyxArena** cr
   return ulyxSuccess;
 
 destroyArena:
-  if (arena != NULL) (void)ulyxArenaDestroy(world, arena);
+  if (arena != NULL) {
+    char message[ULYX_MESSAGE_BYTES];
+    strcpy(message, ulyxThreadMessage());
+    (void)ulyxArenaDestroy(world, arena);
+    (void)ulyxFail(result, "%s", message); /* not what freeing may have said */
+  }
   return result;
 }
 

@@ -27,6 +27,10 @@ ulyxResult_t ulyxCopyListAppend(ulyxCopyList* list, ulyxCopy copy);
 ulyxResult_t ulyxCopyListAppendBlock(ulyxCopyList* list, const ulyxView* src, int64_t srcOffset, const ulyxView* dst,
                                      int64_t dstOffset, int64_t tokens, int64_t heads);
 
+/* Appends the copies from rank src to rank dst, in canonical order. The subject is what the operation is
+ * about: a geometry, rows, a context. */
+typedef ulyxResult_t (*ulyxLister)(const void* subject, int src, int dst, ulyxCopyList* list);
+
 void ulyxCopyListFree(ulyxCopyList* list);
 
 /* Bytes that a run of copies moves. */

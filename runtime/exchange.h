@@ -7,10 +7,16 @@
 
 #include "copy.h"
 
-/* Appends the copies from src to dst, in canonical order. */
-typedef ulyxResult_t (*ulyxLister)(const ulyxGeometry* geometry, int src, int dst, ulyxCopyList* list);
+#define ULYX_OP_COUNT 2
 
-ulyxResult_t ulyxListSeqToHeads(const ulyxGeometry* geometry, int src, int dst, ulyxCopyList* list);
-ulyxResult_t ulyxListHeadsToSeq(const ulyxGeometry* geometry, int src, int dst, ulyxCopyList* list);
+typedef struct ulyxOperation {
+  const char* name;
+  ulyxLister list; /* of a ulyxGeometry */
+  ulyxSide from, to;
+  ulyxRole firstRole, lastRole; /* the tensors that it moves */
+} ulyxOperation;
+
+/* By ulyxOp_t. */
+extern const ulyxOperation ulyxOperations[ULYX_OP_COUNT];
 
 #endif /* ULYX_RUNTIME_EXCHANGE_H_ */

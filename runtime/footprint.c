@@ -13,15 +13,18 @@ ulyxResult_t ulyxFootprintPairBytes(const ulyxGeometry* geometry, ulyxOp_t op, i
   return result;
 }
 
+ulyxResult_t ulyxFootprintPhase(const ulyxPhase* phase, int64_t* bytes) {
+  ulyxWire wire;
+  ULYX_TRY(ulyxWireBuild(phase, &wire));
+  *bytes = wire.arenaBytes + phase->scratchBytes;
+  ulyxWireFree(&wire);
+  return ulyxSuccess;
+}
+
 static ulyxResult_t operationArenaBytes(const ulyxGeometry* geometry, int op, int rank, int64_t* bytes) {
   ulyxPhase phase;
-  ulyxWire wire;
-  ULYX_TRY(ulyxPhaseBuild(geometry, ulyxOperations[op].list, rank, &phase));
-  const ulyxResult_t result = ulyxWireBuild(&phase, &wire);
-  if (result == ulyxSuccess) {
-    *bytes = wire.arenaBytes;
-    ulyxWireFree(&wire);
-  }
+  ULYX_TRY(ulyxPhaseBuild(geometry, ulyxOperations[op].list, rank, geometry->nRanks, &phase));
+  const ulyxResult_t result = ulyxFootprintPhase(&phase, bytes);
   ulyxPhaseFree(&phase);
   return result;
 }

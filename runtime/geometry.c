@@ -6,58 +6,12 @@
 #include <string.h>
 
 #include "check.h"
+#include "element.h"
 #include "partition.h"
 #include "status.h"
 
 /* All tensors of all ranks together: far enough below 2^63 that sums of offsets and paddings cannot pass it. */
 #define MAX_TOTAL_BYTES (INT64_C(1) << 60)
-
-static int64_t typeBytes(int type) {
-  switch (type) {
-    case ulyxInt8:
-    case ulyxUint8:
-    case ulyxFloat8e4m3:
-    case ulyxFloat8e5m2:
-    case ulyxBool:
-      return 1;
-    case ulyxFloat16:
-    case ulyxBfloat16:
-    case ulyxInt16:
-    case ulyxUint16:
-      return 2;
-    case ulyxInt32:
-    case ulyxUint32:
-    case ulyxFloat32:
-      return 4;
-    case ulyxInt64:
-    case ulyxUint64:
-    case ulyxFloat64:
-      return 8;
-    default:
-      return 0;
-  }
-}
-
-static ulyxResult_t resolveType(const ulyxShape_t* shape, ulyxGeometry* geometry) {
-  const int64_t natural = typeBytes(shape->type);
-  if (shape->elementBytes < 0) {
-    return ulyxFail(ulyxInvalidArgument, "shape.elementBytes is %d, expected 0 or more", shape->elementBytes);
-  }
-  if (shape->type == ulyxOpaque) {
-    if (shape->elementBytes == 0) {
-      return ulyxFail(ulyxInvalidArgument,
-                      "shape.elementBytes is 0, but ulyxOpaque elements have no size of their own");
-    }
-  } else if (natural == 0) {
-    return ulyxFail(ulyxInvalidArgument, "shape.type is %d, which is no ulyxDataType_t", shape->type);
-  } else if (shape->elementBytes != 0 && shape->elementBytes != natural) {
-    return ulyxFail(ulyxInvalidArgument, "shape.elementBytes is %d, but type %d has %" PRId64, shape->elementBytes,
-                    shape->type, natural);
-  }
-  geometry->type = shape->type;
-  geometry->elementBytes = shape->elementBytes != 0 ? shape->elementBytes : natural;
-  return ulyxSuccess;
-}
 
 static ulyxResult_t checkAtLeast(const char* field, int64_t given, int64_t least) {
   if (given >= least) return ulyxSuccess;
@@ -124,6 +78,9 @@ static ulyxResult_t resolveRanges(const ulyxShape_t* shape, ulyxGeometry* geomet
   }
   for (int rank = 0; rank < nRanks; ++rank) {
     geometry->kvHeadRanges[rank] = ulyxPartitionKvHeads(geometry->heads, geometry->kvHeads, geometry->headRanges[rank]);
+    geometry->counts[rank] = ulyxRangeLength(geometry->tokenRanges[rank]);
+    geometry->counts[nRanks + rank] = ulyxRangeLength(geometry->headRanges[rank]);
+    geometry->counts[2 * nRanks + rank] = ulyxRangeLength(geometry->kvHeadRanges[rank]);
   }
   return ulyxSuccess;
 }
@@ -324,53 +281,62 @@ static ulyxResult_t checkRow(const ulyxGeometry* geometry) {
                   MAX_TOTAL_BYTES);
 }
 
-/* FNV-1a over words. */
-static uint64_t hashWords(uint64_t hash, const int64_t* words, size_t count) {
-  for (size_t i = 0; i < count; ++i) {
-    for (int byte = 0; byte < 8; ++byte) {
-      hash = (hash ^ (((uint64_t)words[i] >> (8 * byte)) & 0xff)) * UINT64_C(0x100000001b3);
+/* Names of the fields in errors. */
+#define STRIDE_NAMES(tensor) \
+  { "shape." tensor ".batch", "shape." tensor ".token", "shape." tensor ".head" }
+static const char* const strideFields[ulyxSideCount][ulyxRoleCount][3] = {
+    {STRIDE_NAMES("qIn"), STRIDE_NAMES("kIn"), STRIDE_NAMES("vIn"), STRIDE_NAMES("oOut")},
+    {STRIDE_NAMES("qOut"), STRIDE_NAMES("kOut"), STRIDE_NAMES("vOut"), STRIDE_NAMES("oIn")}};
+
+ulyxStatement ulyxGeometryState(const ulyxGeometry* geometry) {
+  ulyxStatement statement = {.operation = "an exchange",
+                             .rule = ulyxCountsEqual,
+                             .countCount = 2 * geometry->nRanks,
+                             .counts = geometry->counts,
+                             .countNames = {"tokens", "heads"}};
+  ulyxStatementAdd(&statement, "shape.type", geometry->type);
+  ulyxStatementAdd(&statement, "shape.elementBytes", geometry->elementBytes);
+  ulyxStatementAdd(&statement, "shape.tokens", geometry->tokens);
+  ulyxStatementAdd(&statement, "shape.heads", geometry->heads);
+  ulyxStatementAdd(&statement, "shape.kvHeads", geometry->kvHeads);
+  ulyxStatementAdd(&statement, "shape.headDim", geometry->headDim);
+  ulyxStatementAdd(&statement, "shape.valueDim", geometry->valueDim);
+  ulyxStatementAdd(&statement, "shape.batch", geometry->batch);
+  ulyxStatementAdd(&statement, "shape.seqOrder", geometry->order[ulyxSideSeq]);
+  ulyxStatementAdd(&statement, "shape.headsOrder", geometry->order[ulyxSideHeads]);
+  ulyxStatementAdd(&statement, "shape.packedIn", geometry->packed[ulyxSideSeq]);
+  ulyxStatementAdd(&statement, "shape.packedOut", geometry->packed[ulyxSideHeads]);
+  for (int side = 0; side < ulyxSideCount; ++side) {
+    for (int role = 0; role < ulyxRoleCount; ++role) {
+      const ulyxStrides_t strides = geometry->strides[side][role];
+      ulyxStatementAdd(&statement, strideFields[side][role][0], strides.batch);
+      ulyxStatementAdd(&statement, strideFields[side][role][1], strides.token);
+      ulyxStatementAdd(&statement, strideFields[side][role][2], strides.head);
     }
   }
-  return hash;
-}
-
-static uint64_t signatureOf(const ulyxGeometry* geometry) {
-  const int64_t scalars[] = {geometry->nRanks,
-                             geometry->type,
-                             geometry->elementBytes,
-                             geometry->tokens,
-                             geometry->heads,
-                             geometry->kvHeads,
-                             geometry->headDim,
-                             geometry->valueDim,
-                             geometry->batch,
-                             geometry->order[ulyxSideSeq],
-                             geometry->order[ulyxSideHeads],
-                             geometry->packed[ulyxSideSeq],
-                             geometry->packed[ulyxSideHeads]};
-  uint64_t hash = hashWords(UINT64_C(0xcbf29ce484222325), scalars, sizeof scalars / sizeof scalars[0]);
-  hash = hashWords(hash, &geometry->strides[0][0].batch, sizeof geometry->strides / sizeof(int64_t));
-  hash = hashWords(hash, &geometry->tokenRanges[0].start, 2 * (size_t)geometry->nRanks);
-  return hashWords(hash, &geometry->headRanges[0].start, 2 * (size_t)geometry->nRanks);
+  ulyxStatementSign(&statement);
+  return statement;
 }
 
 ulyxResult_t ulyxGeometryResolve(const ulyxShape_t* shape, int nRanks, ulyxGeometry* geometry) {
   ULYX_TRY(ulyxCheckStruct(shape, sizeof *shape, ULYX_SHAPE_MAGIC, "shape"));
   if (nRanks < 1) return ulyxFail(ulyxInvalidArgument, "nRanks is %d, expected 1 or more", nRanks);
   *geometry = (ulyxGeometry){.nRanks = nRanks};
-  ULYX_TRY(resolveType(shape, geometry));
+  ULYX_TRY(ulyxElementBytes("shape", shape->type, shape->elementBytes, &geometry->elementBytes));
+  geometry->type = shape->type;
   ULYX_TRY(resolveExtents(shape, geometry));
   ULYX_TRY(checkRow(geometry));
   ULYX_TRY(resolveStrides(shape, geometry));
   void* ranges = NULL;
-  ULYX_TRY(ulyxAllocate(&ranges, 3 * (size_t)nRanks, sizeof(ulyxRange_t), "ranges"));
+  const size_t bytesEach = 3 * sizeof(ulyxRange_t) + 3 * sizeof(int64_t);
+  ULYX_TRY(ulyxAllocate(&ranges, (size_t)nRanks, bytesEach, "ranges"));
   geometry->tokenRanges = ranges;
   geometry->headRanges = geometry->tokenRanges + nRanks;
   geometry->kvHeadRanges = geometry->headRanges + nRanks;
+  geometry->counts = &geometry->kvHeadRanges[nRanks].start;
   ulyxResult_t result = ulyxSuccess;
   ULYX_TRY_GOTO(resolveRanges(shape, geometry), freeRanges);
   ULYX_TRY_GOTO(checkSpans(geometry), freeRanges);
-  geometry->signature = signatureOf(geometry);
   return ulyxSuccess;
 
 freeRanges:

@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 
+#include "statement.h"
 #include "ulyx.h"
 
 /* One rank's bytes of one tensor are counted in 63 bits, and so are all ranks' together. */
@@ -38,7 +39,7 @@ typedef struct ulyxGeometry {
   ulyxRange_t* tokenRanges;                            /* [nRanks], and so the next two; one allocation */
   ulyxRange_t* headRanges;
   ulyxRange_t* kvHeadRanges;
-  uint64_t signature;
+  int64_t* counts; /* [3 * nRanks]: lengths of the three */
 } ulyxGeometry;
 
 /* Checks a shape and resolves it over nRanks ranks. On failure nothing needs freeing. */
@@ -52,5 +53,8 @@ int64_t ulyxGeometrySpanBytes(const ulyxGeometry* geometry, ulyxSide side, ulyxR
 
 /* The heads of a role that a rank owns on the heads side: query heads for q and o, key/value heads else. */
 ulyxRange_t ulyxGeometryHeadRange(const ulyxGeometry* geometry, ulyxRole role, int rank);
+
+/* What the ranks compare. Points into the geometry. */
+ulyxStatement ulyxGeometryState(const ulyxGeometry* geometry);
 
 #endif /* ULYX_RUNTIME_GEOMETRY_H_ */

@@ -5,11 +5,14 @@
  * wire: small ones ride with the pack kernel, large ones run on a stream of our own while the wire works.
  *
  * Order on the caller's stream: [previous exchange's end] pack, fork, group, unpack, join. */
+#include <string.h>
+
+#include "chain.h"
 #include "check.h"
 #include "copy_batch.h"
 #include "kernels.h"
+#include "sum.h"
 #include "transport_nccl.h"
-#include "wire.h"
 
 /* Below this, own copies add less to the pack kernel than a fork and a join cost. */
 #define FORK_BYTES (INT64_C(4) << 20)
@@ -18,6 +21,7 @@
 #define CTAS_AT_WIRE_SPEED 32
 
 static bool isRegistered(const ulyxNccl* self, const void* data, int64_t bytes) {
+  if (ulyxArenaHolds(self->arena, data, bytes)) return true; /* scratch */
   for (const ulyxArena* block = self->blocks; block != NULL; block = block->next) {
     if (ulyxArenaHolds(block, data, bytes)) return true;
   }
@@ -146,7 +150,7 @@ static int64_t messageBytes(const ulyxMessage* messages, int64_t count) {
 /* Own copies on our own stream, after what the fork event saw. They get the blocks they need to end with the
  * wire: more would take multiprocessors and memory from NCCL's kernel for nothing. */
 static ulyxResult_t copyBeside(ulyxNccl* self, const ulyxExchange* exchange, const ulyxWire* wire, int64_t ownBytes) {
-  const cudaStream_t side = self->world.side;
+  const cudaStream_t side = self->beside;
   const int64_t wireBytes =
       ulyxMax64(messageBytes(wire->sends, wire->sendCount), messageBytes(wire->recvs, wire->recvCount));
   const int64_t needed = ulyxMax64(1, ownBytes / ulyxMax64(1, wireBytes / CTAS_AT_WIRE_SPEED) + 1);
@@ -159,7 +163,7 @@ static ulyxResult_t copyBeside(ulyxNccl* self, const ulyxExchange* exchange, con
 }
 
 static ulyxResult_t runForked(ulyxNccl* self, const ulyxExchange* exchange, const ulyxWire* wire, int64_t ownBytes) {
-  const cudaStream_t side = self->world.side;
+  const cudaStream_t side = self->beside;
   ULYX_TRY(ULYX_CUDA(cudaEventRecord(self->fork, exchange->stream)));
   ULYX_TRY(ULYX_CUDA(cudaStreamWaitEvent(side, self->fork, 0)));
   ulyxResult_t result = ulyxSuccess;
@@ -181,8 +185,7 @@ static ulyxResult_t runInline(ulyxNccl* self, const ulyxExchange* exchange, cons
   return flush(self, self->maxCtas, exchange->stream);
 }
 
-static ulyxResult_t enqueue(ulyxNccl* self, const ulyxExchange* exchange) {
-  const ulyxWire* const wire = exchange->prepared;
+static ulyxResult_t move(ulyxNccl* self, const ulyxExchange* exchange, const ulyxWire* wire) {
   const ulyxPhase* const phase = exchange->phase;
   const int64_t* const own = &phase->sendStart[phase->rank];
   const bool wired = wire->sendCount + wire->recvCount > 0;
@@ -194,6 +197,42 @@ static ulyxResult_t enqueue(ulyxNccl* self, const ulyxExchange* exchange) {
   ULYX_TRY(flush(self, self->maxCtas, exchange->stream));
   if (!wired) return ulyxSuccess;
   return forks ? runForked(self, exchange, wire, ownBytes) : runInline(self, exchange, wire);
+}
+
+static ulyxResult_t finishSum(ulyxNccl* self, const ulyxExchange* exchange) {
+  ulyxSumBatch batch;
+  ulyxSumBatchFill(&exchange->phase->after.sum, exchange->src, exchange->dst, &batch);
+  return ulyxCudaResult(ulyxLaunchSum(&batch, self->maxCtas, exchange->stream), "launch of the sum kernel");
+}
+
+static ulyxResult_t finishChain(const ulyxNccl* self, const ulyxExchange* exchange) {
+  ulyxChainArgs args;
+  ulyxChainArgsFill(&exchange->phase->after.chain, exchange->src, exchange->dst, &args);
+  return ulyxCudaResult(ulyxLaunchChain(&args, self->maxCtas, exchange->stream), "launch of the chain kernel");
+}
+
+/* What this rank does by itself once everything has arrived. */
+static ulyxResult_t finish(ulyxNccl* self, const ulyxExchange* exchange) {
+  switch (exchange->phase->after.kind) {
+    case ulyxLocalSum:
+      return finishSum(self, exchange);
+    case ulyxLocalChain:
+      return finishChain(self, exchange);
+    case ulyxLocalNothing:
+      break;
+  }
+  return ulyxSuccess;
+}
+
+static ulyxResult_t enqueue(ulyxNccl* self, const ulyxExchange* given) {
+  const ulyxNcclPrepared* const prepared = given->prepared;
+  void* dst[ULYX_ALL_BUFFERS];
+  memcpy(dst, given->dst, ULYX_MAX_BUFFERS * sizeof *dst);
+  dst[ULYX_SCRATCH] = self->arena->data + prepared->scratchOffset;
+  ulyxExchange exchange = *given;
+  exchange.dst = dst;
+  ULYX_TRY(move(self, &exchange, &prepared->wire));
+  return finish(self, &exchange);
 }
 
 static ulyxResult_t checkStream(const ulyxNccl* self, ulyxStream_t stream, bool* captured) {
@@ -220,9 +259,11 @@ ulyxResult_t ulyxNcclExchange(ulyxNccl* self, const ulyxExchange* exchange) {
   if (!captured && world->doneRecorded) { /* the arena is free once the exchange before has run */
     ULYX_TRY(ULYX_CUDA(cudaStreamWaitEvent(exchange->stream, world->done, 0)));
   }
-  ULYX_TRY(enqueue(self, exchange));
-  if (captured) return ulyxSuccess;
-  ULYX_TRY(ULYX_CUDA(cudaEventRecord(world->done, exchange->stream)));
-  world->doneRecorded = true;
-  return ulyxSuccess;
+  ulyxResult_t result = enqueue(self, exchange);
+  if (captured) return result;
+  /* also of an exchange that failed half-way: what it launched still uses the arena */
+  const ulyxResult_t recorded = ULYX_CUDA(cudaEventRecord(world->done, exchange->stream));
+  if (recorded == ulyxSuccess) world->doneRecorded = true;
+  ulyxKeepFirst(&result, recorded);
+  return result;
 }

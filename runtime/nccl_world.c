@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "nccl_world.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "agreement.h"
@@ -31,8 +32,7 @@ void ulyxDeviceLeave(int device, int previous) {
   if (previous != device) (void)cudaSetDevice(previous); /* it was current before: nothing new can fail */
 }
 
-bool ulyxCudaIsGone(void) {
-  const cudaError_t error = cudaDeviceSynchronize();
+bool ulyxCudaIsGone(cudaError_t error) {
   return error == cudaErrorCudartUnloading || error == cudaErrorContextIsDestroyed;
 }
 
@@ -86,6 +86,19 @@ ulyxResult_t ulyxNcclWorldGather(ulyxNcclWorld* world, const int64_t* mine, int 
   ULYX_TRY(ULYX_CUDA(cudaStreamSynchronize(world->side)));
   memcpy(all, hostAll, bytes * (size_t)world->nRanks);
   return ulyxSuccess;
+}
+
+ulyxResult_t ulyxNcclWorldLargest(ulyxNcclWorld* world, int64_t mine, int64_t* largest) {
+  void* memory = NULL;
+  ULYX_TRY(ulyxAllocate(&memory, (size_t)world->nRanks, sizeof(int64_t), "words of all ranks"));
+  int64_t* const all = memory;
+  const ulyxResult_t result = ulyxNcclWorldGather(world, &mine, 1, all);
+  if (result == ulyxSuccess) {
+    *largest = all[0];
+    for (int rank = 1; rank < world->nRanks; ++rank) *largest = ulyxMax64(*largest, all[rank]);
+  }
+  free(memory);
+  return result;
 }
 
 /* One group of distances of an all-pairs exchange. */

@@ -12,7 +12,7 @@
 typedef struct ulyxNcclWorld {
   ncclComm_t comm;
   int rank, nRanks, device;
-  cudaStream_t side; /* agreements, and own-rank copies while the wire works */
+  cudaStream_t side; /* agreements; never captured */
   cudaEvent_t done;  /* the last exchange that was not captured */
   bool doneRecorded;
   int wordCapacity;     /* words a rank in one gather */
@@ -26,6 +26,9 @@ ulyxResult_t ulyxNcclWorldCreate(ncclComm_t comm, ulyxNcclWorld* world);
 /* all[r * count + i] = rank r's mine[i]; count is at most wordCapacity. Collective and blocking. */
 ulyxResult_t ulyxNcclWorldGather(ulyxNcclWorld* world, const int64_t* mine, int count, int64_t* all);
 
+/* The largest of what the ranks give. Collective and blocking. */
+ulyxResult_t ulyxNcclWorldLargest(ulyxNcclWorld* world, int64_t mine, int64_t* largest);
+
 /* Sends the first bytes of `memory` between all pairs, over one another: contents are lost, but NCCL has then
  * mapped the memory for every peer. Collective and blocking. */
 ulyxResult_t ulyxNcclWorldWarm(ulyxNcclWorld* world, void* memory, int64_t bytes);
@@ -34,7 +37,7 @@ ulyxResult_t ulyxNcclWorldWarm(ulyxNcclWorld* world, void* memory, int64_t bytes
 ulyxResult_t ulyxNcclWorldDrain(ulyxNcclWorld* world);
 
 /* What CUDA answers once the process has begun to unload it: nothing of it may be called any more. */
-bool ulyxCudaIsGone(void);
+bool ulyxCudaIsGone(cudaError_t error);
 
 ulyxResult_t ulyxNcclWorldDestroy(ulyxNcclWorld* world);
 

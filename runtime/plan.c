@@ -5,13 +5,7 @@
 
 #include "status.h"
 
-const ulyxOperation ulyxOperations[ULYX_OP_COUNT] = {
-    {"seq_to_heads", ulyxListSeqToHeads, ulyxSideSeq, ulyxSideHeads, ulyxRoleQ, ulyxRoleV},
-    {"heads_to_seq", ulyxListHeadsToSeq, ulyxSideHeads, ulyxSideSeq, ulyxRoleO, ulyxRoleO},
-};
-
-ulyxResult_t ulyxPhaseBuild(const ulyxGeometry* geometry, ulyxLister list, int rank, ulyxPhase* phase) {
-  const int nRanks = geometry->nRanks;
+ulyxResult_t ulyxPhaseBuild(const void* subject, ulyxLister list, int rank, int nRanks, ulyxPhase* phase) {
   ulyxResult_t result = ulyxSuccess;
   ulyxCopyList copies = {0};
   void* starts = NULL;
@@ -20,15 +14,16 @@ ulyxResult_t ulyxPhaseBuild(const ulyxGeometry* geometry, ulyxLister list, int r
   int64_t* const recvStart = sendStart + nRanks + 1;
   for (int peer = 0; peer < nRanks; ++peer) {
     sendStart[peer] = copies.count;
-    ULYX_TRY_GOTO(list(geometry, rank, peer, &copies), freeCopies);
+    ULYX_TRY_GOTO(list(subject, rank, peer, &copies), freeCopies);
   }
   sendStart[nRanks] = copies.count;
   for (int peer = 0; peer < nRanks; ++peer) {
     recvStart[peer] = copies.count;
-    if (peer != rank) ULYX_TRY_GOTO(list(geometry, peer, rank, &copies), freeCopies);
+    if (peer != rank) ULYX_TRY_GOTO(list(subject, peer, rank, &copies), freeCopies);
   }
   recvStart[nRanks] = copies.count;
-  *phase = (ulyxPhase){rank, nRanks, copies.copies, sendStart, recvStart};
+  *phase = (ulyxPhase){
+      .rank = rank, .nRanks = nRanks, .copies = copies.copies, .sendStart = sendStart, .recvStart = recvStart};
   return ulyxSuccess;
 
 freeCopies:
@@ -40,5 +35,6 @@ freeCopies:
 void ulyxPhaseFree(ulyxPhase* phase) {
   free((void*)phase->copies);
   free((void*)phase->sendStart);
+  free(phase->after.sum.addends);
   *phase = (ulyxPhase){0};
 }

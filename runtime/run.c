@@ -4,13 +4,19 @@
  * transport as base addresses. */
 #include "runtime.h"
 
-static const char* const inNames[ULYX_OP_COUNT][ULYX_MAX_BUFFERS] = {{"in.q", "in.k", "in.v"}, {"in"}};
-static const char* const outNames[ULYX_OP_COUNT][ULYX_MAX_BUFFERS] = {{"out.q", "out.k", "out.v"}, {"out"}};
+/* What is only moved may lie at any byte; numbers are read as such. */
+static ulyxResult_t checkAlignment(const ulyxTensor_t* given, const ulyxExpected* expected, const char* name) {
+  const int elementBytes = expected->tensor.elementBytes;
+  if (expected->spanBytes == 0 || (uintptr_t)given->data % (uintptr_t)elementBytes == 0) return ulyxSuccess;
+  return ulyxFail(ulyxInvalidArgument, "%s: data is at %p, expected a multiple of the element's %d bytes", name,
+                  given->data, elementBytes);
+}
 
-static ulyxResult_t checkSide(ulyxTransport* transport, int count, const ulyxTensor_t* const* given,
+static ulyxResult_t checkSide(ulyxTransport* transport, bool numbers, int count, const ulyxTensor_t* const* given,
                               const ulyxExpected* expected, const char* const* names, void** bases) {
   for (int i = 0; i < count; ++i) {
     ULYX_TRY(ulyxTensorCheck(given[i], &expected[i], names[i]));
+    if (numbers) ULYX_TRY(checkAlignment(given[i], &expected[i], names[i]));
     if (expected[i].spanBytes > 0) ULYX_TRY(transport->ops->checkMemory(transport, given[i]->data, names[i]));
     bases[i] = given[i]->data;
   }
@@ -26,17 +32,18 @@ static ulyxResult_t refuseOverlap(const char* one, const char* other) {
   return ulyxFail(ulyxInvalidArgument, "the data of %s and %s overlap", one, other);
 }
 
-static ulyxResult_t checkOverlap(const ulyxPlanOp* op, ulyxOp_t which, void* const* src, void* const* dst) {
+static ulyxResult_t checkOverlap(const ulyxPlanOp* op, void* const* src, void* const* dst) {
   for (int out = 0; out < op->outCount; ++out) {
     for (int in = 0; in < op->inCount; ++in) {
       if (overlap(dst[out], op->out[out].spanBytes, src[in], op->in[in].spanBytes)) {
-        return refuseOverlap(inNames[which][in], outNames[which][out]);
+        return refuseOverlap(op->inNames[in], op->outNames[out]);
       }
     }
     for (int other = 0; other < out; ++other) { /* views with gaps may interleave */
-      if (op->out[out].dense && op->out[other].dense &&
-          overlap(dst[out], op->out[out].spanBytes, dst[other], op->out[other].spanBytes)) {
-        return refuseOverlap(outNames[which][other], outNames[which][out]);
+      const bool sameStart = dst[out] == dst[other] && op->out[out].spanBytes > 0 && op->out[other].spanBytes > 0;
+      if (sameStart || (op->out[out].dense && op->out[other].dense &&
+                        overlap(dst[out], op->out[out].spanBytes, dst[other], op->out[other].spanBytes))) {
+        return refuseOverlap(op->outNames[other], op->outNames[out]);
       }
     }
   }
@@ -45,6 +52,11 @@ static ulyxResult_t checkOverlap(const ulyxPlanOp* op, ulyxOp_t which, void* con
 
 /* Whether in and out are the very same tensors: every byte is where it belongs. */
 static bool isInPlace(const ulyxPhase* phase, void* const* src, void* const* dst) {
+  const ulyxLocalOp* const after = &phase->after;
+  if (after->kind == ulyxLocalChain) return false;
+  if (after->kind == ulyxLocalSum && (src[0] != dst[0] || after->sum.addends[0].pitch != after->sum.dstPitch)) {
+    return false; /* one addend: a copy of it */
+  }
   for (int64_t i = 0; i < phase->sendStart[phase->nRanks]; ++i) {
     const ulyxCopy* const copy = &phase->copies[i];
     if (src[copy->srcBuffer] != dst[copy->dstBuffer] || copy->srcOffset != copy->dstOffset ||
@@ -55,18 +67,19 @@ static bool isInPlace(const ulyxPhase* phase, void* const* src, void* const* dst
   return true;
 }
 
-ulyxResult_t ulyxPlanRun(ulyxPlan_t plan, ulyxOp_t which, const ulyxTensor_t* const* in, const ulyxTensor_t* const* out,
+ulyxResult_t ulyxPlanRun(ulyxPlan_t plan, int which, const ulyxTensor_t* const* in, const ulyxTensor_t* const* out,
                          ulyxStream_t stream) {
   ulyxTransport* const transport = plan->rt->transport;
   const ulyxPlanOp* const op = &plan->ops[which];
   void* src[ULYX_MAX_BUFFERS] = {NULL};
   void* dst[ULYX_MAX_BUFFERS] = {NULL};
-  ULYX_TRY(checkSide(transport, op->inCount, in, op->in, inNames[which], src));
-  ULYX_TRY(checkSide(transport, op->outCount, out, op->out, outNames[which], dst));
+  const bool numbers = op->phase.after.kind != ulyxLocalNothing;
+  ULYX_TRY(checkSide(transport, numbers, op->inCount, in, op->in, op->inNames, src));
+  ULYX_TRY(checkSide(transport, numbers, op->outCount, out, op->out, op->outNames, dst));
   if (transport->nRanks == 1 && isInPlace(&op->phase, src, dst)) return ulyxSuccess;
-  ULYX_TRY(checkOverlap(op, which, src, dst));
-  const ulyxExchange exchange = {.operation = ulyxOperations[which].name,
-                                 .signature = plan->geometry.signature + (uint64_t)which,
+  ULYX_TRY(checkOverlap(op, src, dst));
+  const ulyxExchange exchange = {.operation = op->name,
+                                 .signature = plan->signature + (uint64_t)which,
                                  .phase = &op->phase,
                                  .prepared = op->prepared,
                                  .src = src,

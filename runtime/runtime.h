@@ -10,7 +10,10 @@
 
 #include <stdatomic.h>
 
+#include "chain.h"
+#include "halo.h"
 #include "plan.h"
+#include "rows.h"
 #include "status.h"
 #include "tensor.h"
 #include "transport.h"
@@ -21,36 +24,61 @@ struct ulyxRuntime {
   bool closed;
   bool agreePlans;
   ulyxTransport* transport;
-  ulyxPlan_t plans; /* those not yet destroyed */
+  ulyxPlan_t plans;            /* those not yet destroyed */
+  ulyxContextCache_t contexts; /* has a lock of its own */
   char lastError[ULYX_MESSAGE_BYTES];
 };
 
-#define ULYX_MAX_BUFFERS 3 /* q, k, v */
-
-/* One operation of a plan. */
+/* One operation of a plan, ready to run. */
 typedef struct ulyxPlanOp {
+  const char* name;
   ulyxPhase phase;
   void* prepared;
   int inCount, outCount; /* tensors; a packed side has one */
+  const char* inNames[ULYX_MAX_BUFFERS];
+  const char* outNames[ULYX_MAX_BUFFERS];
   ulyxExpected in[ULYX_MAX_BUFFERS];
   ulyxExpected out[ULYX_MAX_BUFFERS];
-  int64_t* sendBytes; /* [nRanks] */
-  int64_t* recvBytes;
 } ulyxPlanOp;
+
+#define ULYX_MAX_OPS 2
+
+/* What a plan is about: it resolves itself from what the caller described, fills in the plan's operations (names,
+ * phases, tensors; not `prepared`) and states what the ranks must agree on. */
+typedef struct ulyxSubject {
+  const char* what; /* for errors: "an exchange" */
+  ulyxResult_t (*build)(ulyxPlan_t plan, const void* description);
+  ulyxStatement (*state)(ulyxPlan_t plan);
+  void (*release)(ulyxPlan_t plan); /* also after a build that failed */
+} ulyxSubject;
 
 struct ulyxPlan {
   unsigned int magic;
   ulyxRuntime_t rt;
   ulyxPlan_t next;
   ulyxPlan_t* link; /* what points to this plan */
-  ulyxGeometry geometry;
-  ulyxPlanOp ops[ULYX_OP_COUNT];
+  const ulyxSubject* subject;
+  uint64_t signature;
+  int opCount;
+  ulyxPlanOp ops[ULYX_MAX_OPS];
   int64_t arenaBytes;
-  int64_t* counts; /* token, head and key/value head counts, then bytes by peer: one allocation */
+  union {
+    ulyxGeometry geometry;
+    ulyxRows rows;
+    ulyxHalo halo;
+    ulyxStateChainPlan chain;
+  } about;            /* by subject */
+  int64_t* peerBytes; /* of exchanges: [op][sent, received][nRanks] */
 };
+
+extern const ulyxSubject ulyxExchangeSubject; /* built from a ulyxShape_t */
+extern const ulyxSubject ulyxRowsSubject;     /* built from a ulyxRowsShape_t */
+extern const ulyxSubject ulyxHaloSubject;     /* built from a ulyxHaloShape_t */
+extern const ulyxSubject ulyxChainSubject;    /* built from a ulyxStateShape_t */
 
 typedef enum { ulyxOpenOnly, ulyxOpenOrClosed } ulyxAdmission;
 
+ulyxResult_t ulyxRuntimeCheckHandle(ulyxRuntime_t rt);
 ulyxResult_t ulyxRuntimeEnter(ulyxRuntime_t rt, ulyxAdmission admission);
 /* Keeps the message of a failure with the runtime; returns result. */
 ulyxResult_t ulyxRuntimeLeave(ulyxRuntime_t rt, ulyxResult_t result);
@@ -61,11 +89,17 @@ ulyxResult_t ulyxRuntimeWrap(const ulyxSettings* settings, int count, ulyxTransp
 ulyxResult_t ulyxRuntimeUnwrap(ulyxRuntime_t rt);
 
 ulyxResult_t ulyxPlanCheckHandle(ulyxPlan_t plan);
-ulyxResult_t ulyxPlanBuild(ulyxRuntime_t rt, const ulyxShape_t* shape, ulyxPlan_t* plan);
+/* Enters the runtime of a plan about `subject` (NULL: anything). */
+ulyxResult_t ulyxPlanEnter(ulyxPlan_t plan, const ulyxSubject* subject);
+
+ulyxResult_t ulyxPlanBuild(ulyxRuntime_t rt, const ulyxSubject* subject, const void* description, ulyxPlan_t* plan);
+/* An entry point that makes a plan: checks, enters, builds, leaves. */
+ulyxResult_t ulyxPlanCreateAbout(ulyxRuntime_t rt, const ulyxSubject* subject, const void* description,
+                                 ulyxPlan_t* plan);
 void ulyxPlanRelease(ulyxPlan_t plan);
 
 /* Checks in[] and out[] (the operation's buffers) against the plan and one another, then runs it. */
-ulyxResult_t ulyxPlanRun(ulyxPlan_t plan, ulyxOp_t op, const ulyxTensor_t* const* in, const ulyxTensor_t* const* out,
+ulyxResult_t ulyxPlanRun(ulyxPlan_t plan, int op, const ulyxTensor_t* const* in, const ulyxTensor_t* const* out,
                          ulyxStream_t stream);
 
 #endif /* ULYX_RUNTIME_RUNTIME_H_ */

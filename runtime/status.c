@@ -28,6 +28,9 @@ ulyxResult_t ulyxAllocate(void** memory, size_t count, size_t bytesEach, const c
   return ulyxSuccess;
 }
 
+/* No struct of any later version will pass it; what claims more was not filled in. */
+#define MOST_STRUCT_BYTES 4096
+
 typedef struct StructHeader {
   size_t size;
   unsigned int magic;
@@ -47,6 +50,10 @@ ulyxResult_t ulyxCheckStruct(const void* given, size_t knownBytes, unsigned int 
   if (header->size < knownBytes) {
     return ulyxFail(ulyxInvalidArgument, "%s: size is %zu bytes, expected at least %zu", name, header->size,
                     knownBytes);
+  }
+  if (header->size > MOST_STRUCT_BYTES) {
+    return ulyxFail(ulyxInvalidArgument, "%s: size is %zu bytes, expected at most %d", name, header->size,
+                    MOST_STRUCT_BYTES);
   }
   const unsigned char* const bytes = given;
   for (size_t i = knownBytes; i < header->size; ++i) {

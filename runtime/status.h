@@ -39,6 +39,12 @@ static inline void ulyxKeepFirst(ulyxResult_t* result, ulyxResult_t next) {
 /* calloc that speaks. A count of 0 gives a pointer that can be freed. */
 ulyxResult_t ulyxAllocate(void** memory, size_t count, size_t bytesEach, const char* what);
 
+/* Marks an object as destroyed, right before it is freed: a compiler may drop a plain store there. It catches
+ * many uses after free, and promises none. */
+static inline void ulyxForgetMagic(unsigned int* magic) {
+  *(volatile unsigned int*)magic = 0;
+}
+
 /* Checks the first fields of a struct that a caller filled: not NULL, known magic and version, a size no
  * smaller than ours, and nothing but zeros beyond what this version knows. */
 ulyxResult_t ulyxCheckStruct(const void* given, size_t knownBytes, unsigned int magic, const char* name);

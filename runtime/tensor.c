@@ -2,6 +2,7 @@
 #include "tensor.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "status.h"
 
@@ -33,6 +34,20 @@ ulyxExpected ulyxTensorExpect(const ulyxGeometry* geometry, ulyxSide side, ulyxR
   }
   expected.spanBytes = ulyxGeometrySpanBytes(geometry, side, role, rank);
   expected.dense = elements * bytes == expected.spanBytes;
+  return expected;
+}
+
+ulyxExpected ulyxTensorExpectRows(int type, int64_t elementBytes, int64_t rows, int64_t rowElements, int64_t pitch) {
+  const int64_t stride = pitch / elementBytes, rowBytes = rowElements * elementBytes;
+  ulyxExpected expected = {.tensor = ULYX_TENSOR_INITIALIZER};
+  expected.tensor.type = type;
+  expected.tensor.elementBytes = (int)elementBytes;
+  const int64_t extents[4] = {1, rows, 1, rowElements};
+  const int64_t strides[4] = {rows * stride, stride, rowElements, 1};
+  memcpy(expected.tensor.extents, extents, sizeof extents);
+  memcpy(expected.tensor.strides, strides, sizeof strides);
+  expected.spanBytes = rows > 0 ? (rows - 1) * pitch + rowBytes : 0;
+  expected.dense = expected.spanBytes == rows * rowBytes;
   return expected;
 }
 

@@ -16,6 +16,9 @@ typedef struct ulyxExpected {
 /* Of a packed side, q stands for the whole tensor. */
 ulyxExpected ulyxTensorExpect(const ulyxGeometry* geometry, ulyxSide side, ulyxRole role, int rank);
 
+/* [1, rows, 1, rowElements], `pitch` bytes from row to row. */
+ulyxExpected ulyxTensorExpectRows(int type, int64_t elementBytes, int64_t rows, int64_t rowElements, int64_t pitch);
+
 /* `name` is for the error ("in.q"). */
 ulyxResult_t ulyxTensorCheck(const ulyxTensor_t* given, const ulyxExpected* expected, const char* name);
 

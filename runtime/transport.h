@@ -15,9 +15,9 @@ typedef struct ulyxExchange {
   const char* operation;
   uint64_t signature; /* equal on ranks that mean the same exchange */
   const ulyxPhase* phase;
-  const void* prepared;
-  void* const* src; /* base addresses, by the copies' srcBuffer */
-  void* const* dst;
+  void* prepared;
+  void* const* src; /* [ULYX_MAX_BUFFERS] base addresses, by the copies' srcBuffer */
+  void* const* dst; /* the same; scratch is the transport's */
   ulyxStream_t stream;
 } ulyxExchange;
 
@@ -36,6 +36,10 @@ typedef struct ulyxTransportOps {
 
   /* Whether an exchange could use this memory; `name` is for the error. */
   ulyxResult_t (*checkMemory)(ulyxTransport* transport, const void* data, const char* name);
+
+  /* Writes values to memory that checkMemory has passed, in stream order; they are read during the call only. */
+  ulyxResult_t (*store)(ulyxTransport* transport, const int32_t* values, int64_t count, int32_t* data,
+                        ulyxStream_t stream);
 
   /* Collective and blocking. bytes differ between ranks, every rank gets the largest. */
   ulyxResult_t (*memAlloc)(ulyxTransport* transport, int64_t bytes, void** data);

@@ -10,8 +10,10 @@
 #include <string.h>
 #include <time.h>
 
+#include "chain.h"
 #include "check.h"
 #include "status.h"
+#include "sum.h"
 #include "transport.h"
 
 /* What a rank shows the others between two meetings. Ranks mean the same call if `call` and `key` are equal. */
@@ -19,6 +21,7 @@ typedef struct Slot {
   const char* call;
   uint64_t key; /* a plan's signature, or the words of an agreement */
   const int64_t* words;
+  const ulyxPhase* phase;
   void* const* src;
 } Slot;
 
@@ -99,8 +102,14 @@ static void failWorld(World* world, ulyxResult_t code, const char* what, int64_t
   pthread_cond_broadcast(&world->changed);
 }
 
+typedef enum {
+  meetByDeadline,
+  meetAtEnd /* everyone has come to the beginning and is only copying: to leave early would pull memory from
+               under those who still copy out of it */
+} Patience;
+
 /* Waits until every rank has come. */
-static ulyxResult_t meet(Loopback* self, const char* what) {
+static ulyxResult_t meet(Loopback* self, const char* what, Patience patience) {
   World* const world = self->world;
   const struct timespec deadline = deadlineAfter(world->timeoutMs);
   pthread_mutex_lock(&world->lock);
@@ -117,7 +126,7 @@ static ulyxResult_t meet(Loopback* self, const char* what) {
   while (world->generation == generation && world->failed == ulyxSuccess) {
     if (absenteeIsGone(world)) {
       failWorld(world, ulyxRemoteError, what, self->exchanges);
-    } else if (world->timeoutMs == 0) {
+    } else if (world->timeoutMs == 0 || patience == meetAtEnd) {
       pthread_cond_wait(&world->changed, &world->lock);
     } else if (pthread_cond_timedwait(&world->changed, &world->lock, &deadline) == ETIMEDOUT &&
                world->generation == generation && world->failed == ulyxSuccess) {
@@ -148,54 +157,93 @@ static ulyxResult_t gather(ulyxTransport* transport, const int64_t* mine, int co
   Loopback* const self = (Loopback*)transport;
   World* const world = self->world;
   world->slots[transport->rank] = (Slot){.call = "an agreement", .key = (uint64_t)count, .words = mine};
-  ULYX_TRY(meet(self, "the agreement before exchange"));
+  ULYX_TRY(meet(self, "the agreement before exchange", meetByDeadline));
   const ulyxResult_t agreed = compareSlots(world, self->exchanges);
   for (int rank = 0; agreed == ulyxSuccess && rank < transport->nRanks; ++rank) {
     memcpy(all + (int64_t)rank * count, world->slots[rank].words, (size_t)count * sizeof *all);
   }
-  ULYX_TRY(meet(self, "the end of the agreement before exchange"));
+  ULYX_TRY(meet(self, "the end of the agreement before exchange", meetAtEnd));
   return agreed;
 }
 
-static void makeCopies(const ulyxCopy* copies, int64_t count, void* const* src, void* const* dst) {
+/* One pair's copies: the sender knows where they lie, the receiver where they belong. */
+static void makeCopies(const ulyxCopy* sent, const ulyxCopy* received, int64_t count, void* const* src,
+                       void* const* dst) {
   for (int64_t i = 0; i < count; ++i) {
-    const ulyxCopy* const copy = &copies[i];
-    const unsigned char* from = (const unsigned char*)src[copy->srcBuffer] + copy->srcOffset;
+    const ulyxCopy* const copy = &received[i];
+    const unsigned char* from = (const unsigned char*)src[sent[i].srcBuffer] + sent[i].srcOffset;
     unsigned char* to = (unsigned char*)dst[copy->dstBuffer] + copy->dstOffset;
     for (int64_t row = 0; row < copy->rows; ++row) {
-      memcpy(to + row * copy->dstPitch, from + row * copy->srcPitch, (size_t)copy->rowBytes);
+      memcpy(to + row * copy->dstPitch, from + row * sent[i].srcPitch, (size_t)copy->rowBytes);
     }
   }
+}
+
+/* What this rank does by itself once everything has arrived. */
+static void finish(const ulyxPhase* phase, void* const* src, void* const* dst) {
+  if (phase->after.kind == ulyxLocalSum) {
+    ulyxSumBatch batch;
+    ulyxSumBatchFill(&phase->after.sum, src, dst, &batch);
+    ulyxSumOnHost(&batch);
+  } else if (phase->after.kind == ulyxLocalChain) {
+    ulyxChainArgs args;
+    ulyxChainArgsFill(&phase->after.chain, src, dst, &args);
+    ulyxChainOnHost(&args);
+  }
+}
+
+/* Where plans are not agreed upon, a peer may send other copies than this rank expects of it. */
+static ulyxResult_t comparePairs(const World* world, const ulyxPhase* phase, int64_t exchange) {
+  for (int peer = 0; peer < phase->nRanks; ++peer) {
+    if (peer == phase->rank) continue;
+    const ulyxPhase* const theirs = world->slots[peer].phase;
+    const int64_t* const sent = &theirs->sendStart[phase->rank];
+    const int64_t* const expected = &phase->recvStart[peer];
+    const int64_t sentBytes = ulyxCopiesBytes(theirs->copies + sent[0], sent[1] - sent[0]);
+    const int64_t expectedBytes = ulyxCopiesBytes(phase->copies + expected[0], expected[1] - expected[0]);
+    if (sentBytes == expectedBytes && sent[1] - sent[0] == expected[1] - expected[0]) continue;
+    return ulyxFail(
+        ulyxMismatch,
+        "exchange %lld: rank %d sends %lld bytes to rank %d, which expects %lld; rank %d has received nothing",
+        (long long)exchange, peer, (long long)sentBytes, phase->rank, (long long)expectedBytes, phase->rank);
+  }
+  return ulyxSuccess;
 }
 
 static ulyxResult_t run(ulyxTransport* transport, const ulyxExchange* exchange) {
   Loopback* const self = (Loopback*)transport;
   World* const world = self->world;
   const ulyxPhase* const phase = exchange->phase;
-  world->slots[transport->rank] = (Slot){.call = exchange->operation, .key = exchange->signature, .src = exchange->src};
-  ULYX_TRY(meet(self, "exchange"));
-  const ulyxResult_t agreed = compareSlots(world, self->exchanges);
-  if (agreed == ulyxSuccess) {
-    for (int i = 0; i < transport->nRanks; ++i) {
-      const int peer = (transport->rank + i) % transport->nRanks; /* staggered, so that no source is crowded */
-      const int64_t* const start = peer == transport->rank ? phase->sendStart : phase->recvStart;
-      makeCopies(phase->copies + start[peer], start[peer + 1] - start[peer], world->slots[peer].src, exchange->dst);
-    }
+  void* dst[ULYX_ALL_BUFFERS];
+  memcpy(dst, exchange->dst, ULYX_MAX_BUFFERS * sizeof *dst);
+  dst[ULYX_SCRATCH] = exchange->prepared;
+  world->slots[transport->rank] =
+      (Slot){.call = exchange->operation, .key = exchange->signature, .phase = phase, .src = exchange->src};
+  ULYX_TRY(meet(self, "exchange", meetByDeadline));
+  ulyxResult_t agreed = compareSlots(world, self->exchanges);
+  if (agreed == ulyxSuccess) agreed = comparePairs(world, phase, self->exchanges);
+  for (int i = 0; agreed == ulyxSuccess && i < transport->nRanks; ++i) {
+    const int peer = (transport->rank + i) % transport->nRanks; /* staggered, so that no source is crowded */
+    const int64_t* const start = peer == transport->rank ? phase->sendStart : phase->recvStart;
+    const Slot* const slot = &world->slots[peer];
+    makeCopies(slot->phase->copies + slot->phase->sendStart[transport->rank], phase->copies + start[peer],
+               start[peer + 1] - start[peer], slot->src, dst);
   }
-  ULYX_TRY(meet(self, "the end of exchange"));
+  ULYX_TRY(meet(self, "the end of exchange", meetAtEnd));
   ++self->exchanges;
+  if (agreed == ulyxSuccess) finish(phase, exchange->src, dst);
   return agreed;
 }
 
+/* Scratch, and nothing else, is made ready. */
 static ulyxResult_t prepare(const ulyxPhase* phase, void** prepared, int64_t* arenaBytes) {
-  (void)phase;
   *prepared = NULL;
   *arenaBytes = 0;
-  return ulyxSuccess;
+  return phase->scratchBytes > 0 ? ulyxAllocate(prepared, (size_t)phase->scratchBytes, 1, "scratch") : ulyxSuccess;
 }
 
 static void unprepare(void* prepared) {
-  (void)prepared;
+  free(prepared);
 }
 
 static ulyxResult_t checkMemory(ulyxTransport* transport, const void* data, const char* name) {
@@ -203,6 +251,14 @@ static ulyxResult_t checkMemory(ulyxTransport* transport, const void* data, cons
   (void)data;
   (void)name;
   return ulyxSuccess; /* any address of this process may be host memory */
+}
+
+static ulyxResult_t store(ulyxTransport* transport, const int32_t* values, int64_t count, int32_t* data,
+                          ulyxStream_t stream) {
+  (void)transport;
+  (void)stream;
+  memcpy(data, values, (size_t)count * sizeof *data);
+  return ulyxSuccess;
 }
 
 static ulyxResult_t memAlloc(ulyxTransport* transport, int64_t bytes, void** data) {
@@ -275,6 +331,7 @@ static const ulyxTransportOps loopbackOps = {
     .run = run,
     .gather = gather,
     .checkMemory = checkMemory,
+    .store = store,
     .memAlloc = memAlloc,
     .memFree = memFree,
     .reserve = reserve,

@@ -5,10 +5,10 @@
 #include "transport_nccl.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "check.h"
 #include "kernels.h"
-#include "wire.h"
 
 /* NCCL's kernel has at most 32 blocks of up to 640 threads in clusters of 4: own copies that run beside it
  * leave this many multiprocessors alone. */
@@ -24,21 +24,22 @@ static ulyxResult_t run(ulyxTransport* transport, const ulyxExchange* exchange) 
 
 static ulyxResult_t prepare(const ulyxPhase* phase, void** prepared, int64_t* arenaBytes) {
   void* memory = NULL;
-  ULYX_TRY(ulyxAllocate(&memory, 1, sizeof(ulyxWire), "messages"));
-  ulyxWire* const wire = memory;
-  const ulyxResult_t result = ulyxWireBuild(phase, wire);
+  ULYX_TRY(ulyxAllocate(&memory, 1, sizeof(ulyxNcclPrepared), "messages"));
+  ulyxNcclPrepared* const made = memory;
+  const ulyxResult_t result = ulyxWireBuild(phase, &made->wire);
   if (result != ulyxSuccess) {
     free(memory);
     return result;
   }
-  *prepared = wire;
-  *arenaBytes = wire->arenaBytes;
+  made->scratchOffset = made->wire.arenaBytes;
+  *prepared = made;
+  *arenaBytes = made->scratchOffset + phase->scratchBytes;
   return ulyxSuccess;
 }
 
 static void unprepare(void* prepared) {
   if (prepared == NULL) return;
-  ulyxWireFree(prepared);
+  ulyxWireFree(&((ulyxNcclPrepared*)prepared)->wire);
   free(prepared);
 }
 
@@ -55,6 +56,26 @@ static ulyxResult_t checkMemory(ulyxTransport* transport, const void* data, cons
                     attributes.device, transport->device);
   }
   return ulyxSuccess;
+}
+
+static ulyxResult_t storeOnDevice(const int32_t* values, int64_t count, int32_t* data, ulyxStream_t stream) {
+  ulyxStoreBatch batch;
+  for (int64_t done = 0; done < count; done += batch.count) {
+    batch.dst = data + done;
+    batch.count = ulyxMin64(count - done, ULYX_STORE_MANY);
+    memcpy(batch.values, values + done, (size_t)batch.count * sizeof *values);
+    ULYX_TRY(ulyxCudaResult(ulyxLaunchStore(&batch, stream), "launch of the store kernel"));
+  }
+  return ulyxSuccess;
+}
+
+static ulyxResult_t store(ulyxTransport* transport, const int32_t* values, int64_t count, int32_t* data,
+                          ulyxStream_t stream) {
+  int previous = 0;
+  ULYX_TRY(ulyxDeviceEnter(transport->device, &previous));
+  const ulyxResult_t result = storeOnDevice(values, count, data, stream);
+  ulyxDeviceLeave(transport->device, previous);
+  return result;
 }
 
 static ulyxResult_t gather(ulyxTransport* transport, const int64_t* mine, int count, int64_t* all) {
@@ -98,12 +119,15 @@ static ulyxResult_t memFree(ulyxTransport* transport, void* data) {
   return result;
 }
 
+/* Arenas are equal on all ranks, so all find alike whether the present one is enough. */
 static ulyxResult_t reserveOnDevice(ulyxNccl* self, int64_t bytes) {
+  int64_t largest = 0;
   ulyxArena* arena = NULL;
+  ULYX_TRY(ulyxNcclWorldLargest(&self->world, bytes, &largest));
+  if (self->arena != NULL && self->arena->bytes >= largest) return ulyxSuccess;
   ULYX_TRY(ulyxNcclWorldDrain(&self->world));
-  ULYX_TRY(ulyxArenaCreate(&self->world, bytes, &arena));
+  ULYX_TRY(ulyxArenaCreate(&self->world, largest, &arena));
   ulyxArena* const old = self->arena;
-  if (old != NULL && old->bytes >= arena->bytes) return ulyxArenaDestroy(&self->world, arena);
   self->arena = arena;
   self->base.arenaBytes = arena->bytes;
   return old != NULL ? ulyxArenaDestroy(&self->world, old) : ulyxSuccess;
@@ -125,6 +149,7 @@ static ulyxResult_t destroyOnDevice(ulyxNccl* self) {
     ulyxKeepFirst(&result, ulyxArenaDestroy(&self->world, block));
   }
   if (self->arena != NULL) ulyxKeepFirst(&result, ulyxArenaDestroy(&self->world, self->arena));
+  if (self->beside != NULL) ulyxKeepFirst(&result, ULYX_CUDA(cudaStreamDestroy(self->beside)));
   if (self->join != NULL) ulyxKeepFirst(&result, ULYX_CUDA(cudaEventDestroy(self->join)));
   if (self->fork != NULL) ulyxKeepFirst(&result, ULYX_CUDA(cudaEventDestroy(self->fork)));
   ulyxKeepFirst(&result, ulyxNcclWorldDestroy(&self->world));
@@ -146,11 +171,13 @@ static ulyxResult_t destroy(ulyxTransport* transport) {
   ulyxResult_t result = ulyxSuccess;
   int previous = 0;
   const ulyxResult_t entered = ulyxDeviceEnter(transport->device, &previous);
-  if (ulyxCudaIsGone()) {
+  const cudaError_t drained = cudaDeviceSynchronize(); /* replayed graphs are known to the device alone */
+  if (ulyxCudaIsGone(drained)) {
     forgetDevice(self);
   } else { /* also on the wrong device: what can be freed is freed */
     result = destroyOnDevice(self);
     ulyxKeepFirst(&result, entered);
+    ulyxKeepFirst(&result, ulyxCudaResult(drained, "cudaDeviceSynchronize"));
     if (entered == ulyxSuccess) ulyxDeviceLeave(transport->device, previous);
   }
   free(self);
@@ -164,6 +191,7 @@ static const ulyxTransportOps ncclOps = {
     .run = run,
     .gather = gather,
     .checkMemory = checkMemory,
+    .store = store,
     .memAlloc = memAlloc,
     .memFree = memFree,
     .reserve = reserve,
@@ -176,15 +204,20 @@ static ulyxResult_t setUp(ulyxNccl* self, const ulyxSettings* settings) {
   const int besideCtas = sms > 2 * SMS_FOR_NCCL ? sms - SMS_FOR_NCCL : sms / 2 + 1;
   self->maxCtas = settings->maxCtas;
   self->besideCtas = self->maxCtas > 0 && self->maxCtas < besideCtas ? self->maxCtas : besideCtas;
+  ULYX_TRY(ULYX_CUDA(cudaStreamCreateWithFlags(&self->beside, cudaStreamNonBlocking)));
   ULYX_TRY(ULYX_CUDA(cudaEventCreateWithFlags(&self->fork, cudaEventDisableTiming)));
   ULYX_TRY(ULYX_CUDA(cudaEventCreateWithFlags(&self->join, cudaEventDisableTiming)));
-  ULYX_TRY(ULYX_CUDA(ulyxLoadKernels()));
+  ULYX_TRY(ULYX_CUDA(ulyxLoadCopies()));
+  ULYX_TRY(ULYX_CUDA(ulyxLoadSum()));
+  ULYX_TRY(ULYX_CUDA(ulyxLoadChain()));
+  ULYX_TRY(ULYX_CUDA(ulyxLoadStore()));
   ULYX_TRY(ULYX_NCCL(self->world.comm, ncclGetVersion(&self->base.ncclVersion)));
   return reserveOnDevice(self, settings->arenaBytes);
 }
 
 ulyxResult_t ulyxNcclTransportCreate(const ulyxSettings* settings, ncclComm_t comm, ulyxTransport** transport) {
   void* memory = NULL;
+  char message[ULYX_MESSAGE_BYTES];
   ulyxResult_t result = ulyxAllocate(&memory, 1, sizeof(ulyxNccl), "an nccl rank");
   if (result != ulyxSuccess) {
     (void)ncclCommDestroy(comm);
@@ -202,7 +235,9 @@ ulyxResult_t ulyxNcclTransportCreate(const ulyxSettings* settings, ncclComm_t co
   return ulyxSuccess;
 
 destroyDevice:
+  strcpy(message, ulyxThreadMessage());
   (void)destroyOnDevice(self);
+  (void)ulyxFail(result, "%s", message); /* not what freeing may have said */
 freeSelf:
   free(self);
   return result;

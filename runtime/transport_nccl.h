@@ -8,17 +8,25 @@
 #include "arena.h"
 #include "copy_layout.h"
 #include "transport.h"
+#include "wire.h"
 
 typedef struct ulyxNccl {
   ulyxTransport base;
   ulyxNcclWorld world;
-  ulyxArena* arena;  /* staging */
-  ulyxArena* blocks; /* from ulyxMemAlloc */
+  ulyxArena* arena;    /* staging */
+  ulyxArena* blocks;   /* from ulyxMemAlloc */
+  cudaStream_t beside; /* own copies while the wire works; part of a capture while one is open */
   cudaEvent_t fork, join;
   int maxCtas;         /* of any kernel; 0: no cap */
   int besideCtas;      /* of a kernel that runs beside NCCL's */
   ulyxCopyBatch batch; /* being filled; empty between launches */
 } ulyxNccl;
+
+/* What an exchange needs besides its phase. */
+typedef struct ulyxNcclPrepared {
+  ulyxWire wire;
+  int64_t scratchOffset; /* scratch lies in the arena, behind the messages */
+} ulyxNcclPrepared;
 
 /* One rank's transport over a communicator, which it takes over, also on failure. The current device is the
  * communicator's. Collective. */

@@ -51,6 +51,7 @@ static bool fillRange(const ulyxCopy* copies, int64_t count, int64_t* start) {
 /* Places one pair's copies in pieces; pieces of one message follow one another at multiples of 16. */
 typedef struct Pieces {
   int64_t count;   /* pieces */
+  int64_t singles; /* copies of the present run that are pieces of their own */
   int64_t bytes;   /* of all, were they one message */
   bool denseAtSrc; /* every piece is some range of a source buffer */
   bool denseAtDst; /* every piece is some range of a destination buffer */
@@ -58,16 +59,19 @@ typedef struct Pieces {
 
 /* Copies of the piece that starts at `copies`; sets their places relative to the piece. */
 static int64_t placePiece(const ulyxCopy* copies, int64_t count, ulyxWirePlace* places, Pieces* pieces) {
-  int64_t run = 1;
-  while (run < count && copies[run].dstBuffer == copies[0].dstBuffer) ++run;
-  int64_t start = 0;
-  if (run > 1 && fillRange(copies, run, &start)) {
-    for (int64_t i = 0; i < run; ++i) {
-      places[i] = (ulyxWirePlace){copies[i].dstOffset - start, copies[i].dstPitch};
+  if (pieces->singles == 0) {
+    int64_t run = 1, start = 0;
+    while (run < count && copies[run].dstBuffer == copies[0].dstBuffer) ++run;
+    if (run > 1 && fillRange(copies, run, &start)) {
+      for (int64_t i = 0; i < run; ++i) {
+        places[i] = (ulyxWirePlace){copies[i].dstOffset - start, copies[i].dstPitch};
+      }
+      pieces->denseAtSrc = false;
+      return run;
     }
-    pieces->denseAtSrc = false;
-    return run;
+    pieces->singles = run;
   }
+  --pieces->singles;
   places[0] = (ulyxWirePlace){0, copies[0].rowBytes};
   if (!isDense(&copies[0], srcSide(&copies[0]))) pieces->denseAtSrc = false;
   if (!isDense(&copies[0], dstSide(&copies[0]))) pieces->denseAtDst = false;
@@ -119,7 +123,7 @@ static void addPair(Builder* builder, bool sending, int peer, int group) {
   const ulyxCopy* const copies = phase->copies + first;
   ulyxWirePlace* const places = builder->wire->places + first;
 
-  Pieces pieces = {0, 0, true, true};
+  Pieces pieces = {.denseAtSrc = true, .denseAtDst = true};
   for (int64_t i = 0; i < count; ++pieces.count) {
     const int64_t run = placePiece(copies + i, count - i, places + i, &pieces);
     const int64_t pieceStart = ulyxAlignUp(pieces.bytes, 16);

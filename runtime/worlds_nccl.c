@@ -43,7 +43,9 @@ ulyxResult_t ulyxNcclCreateFromComm(const ulyxSettings* settings, struct ncclCom
   ULYX_TRY(ULYX_NCCL(parent, ncclCommUserRank(parent, &rank)));
   ULYX_TRY(ULYX_NCCL(parent, ncclCommCuDevice(parent, &device)));
   ULYX_TRY(ulyxDeviceEnter(device, &previous));
-  ulyxResult_t result = ULYX_NCCL(parent, ncclCommSplit(parent, 0, rank, &child, NULL));
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 1; /* whatever the parent is */
+  ulyxResult_t result = ULYX_NCCL(parent, ncclCommSplit(parent, 0, rank, &child, &config));
   if (result == ulyxSuccess) result = ulyxNcclTransportCreate(settings, child, transport);
   ulyxDeviceLeave(device, previous);
   return result;

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Plans of the two exchanges: operation ulyxOpSeqToHeads and operation ulyxOpHeadsToSeq of one shape. */
+#include "exchange.h"
+#include "runtime.h"
+
+static const char* const inNames[ULYX_OP_COUNT][ULYX_MAX_BUFFERS] = {{"in.q", "in.k", "in.v"}, {"in"}};
+static const char* const outNames[ULYX_OP_COUNT][ULYX_MAX_BUFFERS] = {{"out.q", "out.k", "out.v"}, {"out"}};
+
+static int expectSide(const ulyxGeometry* geometry, const ulyxOperation* operation, ulyxSide side, int rank,
+                      ulyxExpected* expected) {
+  int count = 0;
+  for (int role = operation->firstRole; role <= (int)operation->lastRole; ++role) {
+    if (count == 1 && geometry->packed[side]) break; /* q stands for all */
+    expected[count++] = ulyxTensorExpect(geometry, side, (ulyxRole)role, rank);
+  }
+  return count;
+}
+
+static void sumBytes(const ulyxPhase* phase, int64_t* sent, int64_t* received) {
+  for (int peer = 0; peer < phase->nRanks; ++peer) {
+    const int64_t* const send = &phase->sendStart[peer];
+    const int64_t* const recv = &phase->recvStart[peer];
+    sent[peer] = ulyxCopiesBytes(phase->copies + send[0], send[1] - send[0]);
+    received[peer] = peer == phase->rank ? sent[peer] : ulyxCopiesBytes(phase->copies + recv[0], recv[1] - recv[0]);
+  }
+}
+
+static ulyxResult_t build(ulyxPlan_t plan, const void* description) {
+  const int nRanks = plan->rt->transport->nRanks, rank = plan->rt->transport->rank;
+  ulyxGeometry* const geometry = &plan->about.geometry;
+  void* peerBytes = NULL;
+  ULYX_TRY(ulyxGeometryResolve(description, nRanks, geometry));
+  ULYX_TRY(ulyxAllocate(&peerBytes, 2 * ULYX_OP_COUNT * (size_t)nRanks, sizeof(int64_t), "bytes by peer"));
+  plan->peerBytes = peerBytes;
+  for (int i = 0; i < ULYX_OP_COUNT; ++i) {
+    const ulyxOperation* const operation = &ulyxOperations[i];
+    ulyxPlanOp* const op = &plan->ops[i];
+    ULYX_TRY(ulyxPhaseBuild(geometry, operation->list, rank, nRanks, &op->phase));
+    plan->opCount = i + 1;
+    op->name = operation->name;
+    op->inCount = expectSide(geometry, operation, operation->from, rank, op->in);
+    op->outCount = expectSide(geometry, operation, operation->to, rank, op->out);
+    for (int buffer = 0; buffer < ULYX_MAX_BUFFERS; ++buffer) {
+      op->inNames[buffer] = inNames[i][buffer];
+      op->outNames[buffer] = outNames[i][buffer];
+    }
+    int64_t* const sent = plan->peerBytes + 2 * i * nRanks;
+    sumBytes(&op->phase, sent, sent + nRanks);
+  }
+  return ulyxSuccess;
+}
+
+static ulyxStatement state(ulyxPlan_t plan) {
+  return ulyxGeometryState(&plan->about.geometry);
+}
+
+static void release(ulyxPlan_t plan) {
+  ulyxGeometryFree(&plan->about.geometry);
+}
+
+const ulyxSubject ulyxExchangeSubject = {"an exchange", build, state, release};

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Plans as objects of a runtime: built from a subject, agreed upon, listed so that the runtime can free them. */
+#include <stdlib.h>
+
+#include "agreement.h"
+#include "check.h"
+#include "runtime.h"
+
+#define PLAN_MAGIC 0x756c7970u
+
+ulyxResult_t ulyxPlanCheckHandle(ulyxPlan_t plan) {
+  if (plan == NULL) return ulyxFail(ulyxInvalidArgument, "the plan is NULL");
+  if (plan->magic != PLAN_MAGIC) {
+    return ulyxFail(ulyxInvalidArgument, "%p is no plan: it was destroyed or never made", (void*)plan);
+  }
+  return ulyxSuccess;
+}
+
+ulyxResult_t ulyxPlanEnter(ulyxPlan_t plan, const ulyxSubject* subject) {
+  ULYX_TRY(ulyxPlanCheckHandle(plan));
+  ULYX_TRY(ulyxRuntimeEnter(plan->rt, ulyxOpenOnly));
+  if (subject == NULL || plan->subject == subject) return ulyxSuccess;
+  return ulyxRuntimeLeave(
+      plan->rt, ulyxFail(ulyxInvalidUsage, "the plan is for %s, the call for %s", plan->subject->what, subject->what));
+}
+
+/* Everything that one rank can do by itself. */
+static ulyxResult_t buildLocally(ulyxPlan_t plan, const void* description, bool wanted) {
+  const ulyxTransport* const transport = plan->rt->transport;
+  if (!wanted) return ulyxFail(ulyxInvalidArgument, "plan is NULL");
+  ULYX_TRY(plan->subject->build(plan, description));
+  for (int i = 0; i < plan->opCount; ++i) {
+    int64_t arenaBytes = 0;
+    ULYX_TRY(transport->ops->prepare(&plan->ops[i].phase, &plan->ops[i].prepared, &arenaBytes));
+    plan->arenaBytes = ulyxMax64(plan->arenaBytes, arenaBytes);
+  }
+  if (plan->arenaBytes > transport->arenaBytes) {
+    return ulyxFail(ulyxArenaTooSmall,
+                    "the plan stages %lld bytes on rank %d, whose arena has %lld; call ulyxRuntimeReserve",
+                    (long long)plan->arenaBytes, transport->rank, (long long)transport->arenaBytes);
+  }
+  return ulyxSuccess;
+}
+
+static ulyxResult_t agree(ulyxPlan_t plan, ulyxResult_t mine) {
+  ulyxRuntime_t const rt = plan->rt;
+  ulyxStatement statement = {0};
+  if (mine == ulyxSuccess || mine == ulyxArenaTooSmall) {
+    statement = plan->subject->state(plan);
+    plan->signature = statement.signature;
+  }
+  if (!rt->agreePlans || rt->transport->nRanks == 1) return mine;
+  return ulyxAgree(rt->transport, mine, &statement, plan->arenaBytes);
+}
+
+ulyxResult_t ulyxPlanBuild(ulyxRuntime_t rt, const ulyxSubject* subject, const void* description, ulyxPlan_t* created) {
+  void* memory = NULL;
+  ULYX_TRY(ulyxAllocate(&memory, 1, sizeof(struct ulyxPlan), "a plan"));
+  ulyxPlan_t const plan = memory;
+  plan->magic = PLAN_MAGIC;
+  plan->rt = rt;
+  plan->subject = subject;
+  plan->next = rt->plans;
+  plan->link = &rt->plans;
+  if (plan->next != NULL) plan->next->link = &plan->next;
+  rt->plans = plan;
+  const ulyxResult_t result = agree(plan, buildLocally(plan, description, created != NULL));
+  if (result != ulyxSuccess) {
+    ulyxPlanRelease(plan);
+    return result;
+  }
+  *created = plan;
+  return ulyxSuccess;
+}
+
+ulyxResult_t ulyxPlanCreateAbout(ulyxRuntime_t rt, const ulyxSubject* subject, const void* description,
+                                 ulyxPlan_t* plan) {
+  ULYX_TRY(ulyxRuntimeEnter(rt, ulyxOpenOnly));
+  return ulyxRuntimeLeave(rt, ulyxPlanBuild(rt, subject, description, plan));
+}
+
+void ulyxPlanRelease(ulyxPlan_t plan) {
+  *plan->link = plan->next;
+  if (plan->next != NULL) plan->next->link = plan->link;
+  for (int i = 0; i < plan->opCount; ++i) {
+    plan->rt->transport->ops->unprepare(plan->ops[i].prepared);
+    ulyxPhaseFree(&plan->ops[i].phase);
+  }
+  plan->subject->release(plan);
+  free(plan->peerBytes);
+  ulyxForgetMagic(&plan->magic);
+  free(plan);
+}
