@@ -85,7 +85,7 @@ INSTANTIATE_TEST_SUITE_P(
                       "ncclCommCuDevice", "ncclCommDestroy", "ncclCommInitRank", "ncclCommUserRank",
                       "ncclCommWindowDeregister", "ncclCommWindowRegister", "ncclGetUniqueId", "ncclGetVersion",
                       "ncclGroupEnd", "ncclGroupStart", "ncclMemAlloc", "ncclMemFree", "ncclRecv", "ncclSend",
-                      "ulyxLaunchCopies", "ulyxLoadKernels"),
+                      "ulyxLaunchCopies", "ulyxLoadChain", "ulyxLoadCopies", "ulyxLoadStore", "ulyxLoadSum"),
     [](const ::testing::TestParamInfo<const char*>& param) { return std::string(param.param); });
 
 // A failure of these may pass unseen: the first asks whether CUDA is still there, the second puts back a device

@@ -27,7 +27,7 @@ class Pack : public ::testing::Test {
     const World& gpus = *Worlds().back();
     ULYX_SKIP_BELOW(gpus, 1);
     gpus.Use(0);
-    CUDA_OK(ulyxLoadKernels());
+    CUDA_OK(ulyxLoadCopies());
   }
 };
 

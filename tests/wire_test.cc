@@ -24,7 +24,7 @@ namespace {
 // One operation's phase and messages on one rank.
 struct RankWire {
   RankWire(const ulyxGeometry& geometry, ulyxOp_t op, int rank) {
-    MUST(ulyxPhaseBuild(&geometry, ulyxOperations[op].list, rank, &phase));
+    MUST(ulyxPhaseBuild(&geometry, ulyxOperations[op].list, rank, geometry.nRanks, &phase));
     MUST(ulyxWireBuild(&phase, &wire));
   }
   ~RankWire() {

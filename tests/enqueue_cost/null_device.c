@@ -153,6 +153,24 @@ ncclResult_t ncclAllGather(const void* mine, void* all, size_t count, ncclDataTy
 cudaError_t ulyxLaunchCopies(const ulyxCopyBatch* batch, int maxCtas, cudaStream_t stream) {
   return (void)batch, (void)maxCtas, (void)stream, cudaSuccess;
 }
-cudaError_t ulyxLoadKernels(void) {
+cudaError_t ulyxLoadCopies(void) {
+  return cudaSuccess;
+}
+cudaError_t ulyxLaunchSum(const ulyxSumBatch* batch, int maxCtas, cudaStream_t stream) {
+  return (void)batch, (void)maxCtas, (void)stream, cudaSuccess;
+}
+cudaError_t ulyxLoadSum(void) {
+  return cudaSuccess;
+}
+cudaError_t ulyxLaunchChain(const ulyxChainArgs* args, int maxCtas, cudaStream_t stream) {
+  return (void)args, (void)maxCtas, (void)stream, cudaSuccess;
+}
+cudaError_t ulyxLoadChain(void) {
+  return cudaSuccess;
+}
+cudaError_t ulyxLaunchStore(const ulyxStoreBatch* batch, cudaStream_t stream) {
+  return (void)batch, (void)stream, cudaSuccess;
+}
+cudaError_t ulyxLoadStore(void) {
   return cudaSuccess;
 }

@@ -17,6 +17,7 @@ extern "C" {
 #endif
 
 #define FAKE_MAX_RANKS 64
+#define FAKE_MAX_DEVICES 64
 
 typedef struct fakeCounters {
   /* Made since the last fakeReset and not yet released. */
@@ -39,6 +40,9 @@ typedef struct fakeCounters {
   int64_t collectives;      /* ncclAllGather, ncclBroadcast; their messages are not counted above */
   int64_t launches;         /* ulyxLaunchCopies with a copy to make */
   int64_t launchedCopies;
+  int64_t sums;           /* ulyxLaunchSum with a row to add */
+  int64_t chains;         /* ulyxLaunchChain */
+  int64_t stores;         /* ulyxLaunchStore with a value to store */
   int64_t mostCtas;       /* most thread blocks of one launch */
   int64_t maxWindowBytes; /* of any window registered */
   int64_t minWindowBytes;
@@ -51,8 +55,8 @@ fakeCounters fakeGet(void);
 /* Bytes sent by ncclSend from rank src to rank dst of any communicator since the last fakeReset. */
 int64_t fakeSentBytes(int src, int dst);
 
-/* Counts from zero, forgets faults, and sets what fakeSet... set to its default (given last with each). What is
- * alive stays alive but is no longer counted, so that one test's leak fails that test alone. */
+/* Counts from zero, forgets faults, and sets everything below to its default. What is alive stays alive but is
+ * no longer counted, so that one test's leak fails that test alone. */
 void fakeReset(void);
 
 /* The n-th call from now on (1: the next) of `function`, a literal such as "cudaMalloc" (NULL: any that can
@@ -68,18 +72,18 @@ void fakeSetDeadlineMs(int ms);
 /* 0: ncclCommWindowRegister succeeds and leaves NULL, as NCCL does where it cannot map windows. 1. */
 void fakeSetWindowSupport(int supported);
 
-/* ulyx_sim only: how many devices there are. 16. */
+/* ulyx_sim only: from now on (1) until 0 the stream is being captured by the calling thread, in its capture mode.
+ * Work is done at once all the same; what a capture would refuse is refused and is a violation, and so is a
+ * stream that joined the capture and was not joined back at its end. */
+struct CUstream_st;
+void fakeSetCapturing(struct CUstream_st* stream, int capturing);
+
+/* ulyx_sim only: how many devices there are, up to FAKE_MAX_DEVICES. 16. */
 void fakeSetDeviceCount(int count);
 
 /* ulyx_sim only: 1: the driver has shut down, as at process exit. Every CUDA call returns
  * cudaErrorCudartUnloading, every NCCL call is a violation. 0. */
 void fakeSetCudaGone(int gone);
-
-/* ulyx_sim only: the calling thread begins (1) or ends (0) a capture of the stream, in the thread's capture mode.
- * Work is done at once all the same; what a capture would refuse is refused and is a violation, and so is a
- * stream that joined the capture and was not joined back at its end. */
-struct CUstream_st;
-void fakeCapture(struct CUstream_st* stream, int capturing);
 
 #ifdef __cplusplus
 }

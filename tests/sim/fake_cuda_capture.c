@@ -9,7 +9,7 @@
 
 static _Thread_local int captures; /* that this thread has begun */
 
-void fakeCapture(cudaStream_t stream, int capturing) {
+void fakeSetCapturing(cudaStream_t stream, int capturing) {
   if ((stream->capture != NULL) == (capturing != 0)) return;
   captures += capturing != 0 ? 1 : -1;
   if (capturing != 0) {

@@ -160,12 +160,6 @@ bool fakeDeviceReaches(int device, const void* p, int64_t bytes) {
 
 typedef enum { FAKE_SIDE_ANY, FAKE_SIDE_HOST, FAKE_SIDE_DEVICE } fakeSide;
 
-/* `fromOrToHost`: the kind, besides host to host, for which the side is the host. */
-static fakeSide sideOf(enum cudaMemcpyKind kind, enum cudaMemcpyKind fromOrToHost) {
-  if (kind == cudaMemcpyDefault) return FAKE_SIDE_ANY;
-  return kind == fromOrToHost || kind == cudaMemcpyHostToHost ? FAKE_SIDE_HOST : FAKE_SIDE_DEVICE;
-}
-
 static bool sideIsRight(fakeSide side, const void* p, size_t bytes, const char* function, const char* name) {
   fakeBlock block;
   const bool known = findBlock(p, &block);
@@ -185,7 +179,12 @@ static cudaError_t copy(void* dst, size_t dstPitch, const void* src, size_t srcP
                         enum cudaMemcpyKind kind, const char* function) {
   if (width == 0 || height == 0) return cudaSuccess;
   if (height > 1 && (width > dstPitch || width > srcPitch)) return fakeCudaResult(cudaErrorInvalidPitchValue);
-  const fakeSide srcSide = sideOf(kind, cudaMemcpyHostToDevice), dstSide = sideOf(kind, cudaMemcpyDeviceToHost);
+  const fakeSide srcSide = kind == cudaMemcpyDefault                                        ? FAKE_SIDE_ANY
+                           : kind == cudaMemcpyHostToDevice || kind == cudaMemcpyHostToHost ? FAKE_SIDE_HOST
+                                                                                            : FAKE_SIDE_DEVICE;
+  const fakeSide dstSide = kind == cudaMemcpyDefault                                        ? FAKE_SIDE_ANY
+                           : kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyHostToHost ? FAKE_SIDE_HOST
+                                                                                            : FAKE_SIDE_DEVICE;
   if (!sideIsRight(srcSide, src, (height - 1) * srcPitch + width, function, "source") ||
       !sideIsRight(dstSide, dst, (height - 1) * dstPitch + width, function, "destination")) {
     return fakeCudaResult(cudaErrorInvalidValue);

@@ -126,7 +126,7 @@ cudaError_t ulyxLaunchCopies(const ulyxCopyBatch* batch, int maxCtas, cudaStream
   return cudaSuccess;
 }
 
-cudaError_t ulyxLoadKernels(void) {
+cudaError_t ulyxLoadCopies(void) {
   FAKE_CUDA(cudaErrorInitializationError);
   return cudaSuccess;
 }

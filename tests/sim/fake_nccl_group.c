@@ -23,18 +23,16 @@ ncclResult_t fakeGroupFail(ncclResult_t code) {
   return code;
 }
 
-static void append(const fakeOp* op) {
+static ncclResult_t append(const fakeOp* op) {
   if (group.count == group.capacity) {
     const int capacity = group.capacity > 0 ? 2 * group.capacity : 16;
     fakeOp* ops = realloc(group.ops, (size_t)capacity * sizeof *ops);
-    if (ops == NULL) {
-      fakeGroupFail(ncclSystemError);
-      return;
-    }
+    if (ops == NULL) return fakeGroupFail(ncclSystemError);
     group.ops = ops;
     group.capacity = capacity;
   }
   group.ops[group.count++] = *op;
+  return ncclSuccess;
 }
 
 ncclResult_t fakeGroupAdd(const fakeOp* op) {

@@ -529,7 +529,7 @@ class Capture : public Fakes {
     ASSERT_EQ(cudaStreamCreate(&stream_), cudaSuccess);
     ASSERT_EQ(cudaStreamCreate(&side_), cudaSuccess);
     ASSERT_EQ(cudaEventRecord(join_, side_), cudaSuccess);
-    fakeCapture(stream_, 1);
+    fakeSetCapturing(stream_, 1);
   }
   void TearDown() override {
     EXPECT_EQ(cudaStreamDestroy(side_), cudaSuccess);
@@ -551,7 +551,7 @@ TEST_F(Capture, FollowsForkAndJoin) {
   EXPECT_EQ(status, cudaStreamCaptureStatusActive);
   EXPECT_EQ(cudaEventRecord(join_, side_), cudaSuccess);
   EXPECT_EQ(cudaStreamWaitEvent(stream_, join_, 0), cudaSuccess);
-  fakeCapture(stream_, 0);
+  fakeSetCapturing(stream_, 0);
   EXPECT_EQ(cudaStreamIsCapturing(side_, &status), cudaSuccess);
   EXPECT_EQ(status, cudaStreamCaptureStatusNone);
   EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
@@ -562,7 +562,7 @@ TEST_F(Capture, MissesTheJoin) {
   EXPECT_EQ(cudaEventRecord(fork_, stream_), cudaSuccess);
   EXPECT_EQ(cudaStreamWaitEvent(side_, fork_, 0), cudaSuccess);
   EXPECT_EQ(fakeGet().violations, 0);
-  fakeCapture(stream_, 0);
+  fakeSetCapturing(stream_, 0);
   EXPECT_EQ(fakeGet().violations, 1);
 }
 
@@ -578,7 +578,7 @@ TEST_F(Capture, RefusesWhatCudaRefuses) {
   EXPECT_EQ(cudaFree(p), cudaSuccess);
   EXPECT_EQ(cudaThreadExchangeStreamCaptureMode(&mode), cudaSuccess);
   EXPECT_EQ(mode, cudaStreamCaptureModeRelaxed);
-  fakeCapture(stream_, 0);
+  fakeSetCapturing(stream_, 0);
   EXPECT_EQ(fakeGet().violations, 3);
 }
 

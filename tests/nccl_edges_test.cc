@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+//
+// Corners of the nccl transport that were once wrong, on the fakes: plans made while an exchange is being
+// captured, and reserving what is there already.
+#include <gtest/gtest.h>
+
+#include "fake.h"
+#include "support/exchange_check.h"
+#include "support/shapes.h"
+#include "support/status.h"
+#include "support/world.h"
+#include "ulyx.h"
+
+namespace ulyx_test {
+
+// Own bytes of 4 MiB and more run on a stream that the capture takes in; a plan must not need that stream.
+TEST(NcclEdges, APlanIsMadeWhileAnExchangeWithLargeOwnCopiesIsBeingCaptured) {
+  const Shape shape(8192, 16, 64);
+  Session session(*Worlds().front(), 2);
+  const Oracle oracle(shape.c, 2, TestSeed());
+  session.Run([&](int rank) {
+    const ulyxPlan_t plan = MakePlan(session, shape.c, rank);
+    const RankTensors tensors(session, oracle, rank, Ordinary);
+    const ulyxQkv_t in = tensors.In(plan), out = tensors.Out(plan);
+    fakeSetCapturing(session.Stream(rank), 1);
+    MUST(ulyxSeqToHeads(plan, &in, &out, session.Stream(rank)));
+    ulyxPlan_t other = nullptr;
+    EXPECT_EQ(ulyxPlanCreate(session.Runtime(rank), &shape.c, &other), ulyxSuccess) << ulyxGetLastError(nullptr);
+    fakeSetCapturing(session.Stream(rank), 0);
+  });
+  EXPECT_EQ(fakeGet().violations, 0);
+}
+
+TEST(NcclEdges, ReservingWhatIsThereAlreadyAllocatesNothing) {
+  ulyxConfig_t config = ULYX_CONFIG_INITIALIZER;
+  config.arenaBytes = 1 << 20;
+  Session session(*Worlds().front(), 2, &config);
+  const int64_t before = fakeGet().ncclAllocations;
+  session.Run([&](int rank) { MUST(ulyxRuntimeReserve(session.Runtime(rank), rank == 0 ? 1000 : 1 << 20)); });
+  EXPECT_EQ(fakeGet().ncclAllocations, before);
+  fakeFailNth("ncclMemAlloc", 1);
+  session.Run([&](int rank) { MUST(ulyxRuntimeReserve(session.Runtime(rank), 1000)); });
+  fakeFailNth(nullptr, 0);
+}
+
+}  // namespace ulyx_test
