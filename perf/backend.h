@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "addends.h"
 #include "op.h"
 #include "options.h"
 #include "pattern.h"
@@ -51,12 +52,6 @@ typedef struct perfRepeat {
   bool graph; /* a sample is one launch of a graph of perSample operations */
 } perfRepeat_t;
 
-/* Times of a plain NCCL transfer of an op's remote bytes. */
-typedef struct perfBaseline {
-  double oneMessageUs;
-  double threeMessagesUs; /* not measured where the op has one tensor */
-} perfBaseline_t;
-
 typedef struct perfBackend {
   int perSample; /* operations of a sample, unless -m says */
 
@@ -76,6 +71,14 @@ typedef struct perfBackend {
   bool (*countNotPoison)(perfRank_t* me, const void* ptr, int64_t bytes, int64_t* wrong);
   bool (*countWrong)(perfRank_t* me, const void* data, const perfView_t* view, uint64_t seed, int64_t* wrong);
 
+  /* The same for what a reduction adds up and for its sums. */
+  bool (*fillAddends)(perfRank_t* me, void* data, const perfAddends_t* addends, uint64_t seed);
+  bool (*countWrongSums)(perfRank_t* me, const void* data, const perfAddends_t* sums, uint64_t seed, int64_t* wrong);
+
+  /* Copy from and to host memory; for little. Ordered with the rank's stream; the host memory may be reused at once. */
+  bool (*put)(perfRank_t* me, void* to, const void* from, int64_t bytes);
+  bool (*get)(perfRank_t* me, void* to, const void* from, int64_t bytes);
+
   /* Waits for what this rank has enqueued, until the team fails or the timeout passes. */
   bool (*drain)(perfRank_t* me);
 
@@ -84,11 +87,12 @@ typedef struct perfBackend {
 
   /* What only GPUs can measure; NULL on the CPU. Collective.
    * timeEnqueue: the median host time of one call of enqueue.
-   * timePeerCopy: one contiguous copy of `bytes` to the next rank while one comes from the rank before. */
+   * timePeerCopy: one contiguous copy of `bytes` to the next rank while one comes from the rank before.
+   * timeBaseline: NCCL's own way; *us is PERF_NOT_MEASURED where it cannot move these bytes. */
   bool (*timeEnqueue)(perfRank_t* me, const perfTask_t* task, double* us);
   bool (*timePeerCopy)(perfRank_t* me, int64_t bytes, double* us);
-  bool (*timeBaseline)(perfRank_t* me, const perfOp_t* op, const perfStep_t* step, const perfRepeat_t* repeat,
-                       perfBaseline_t* baseline);
+  bool (*timeBaseline)(perfRank_t* me, const perfOp_t* op, const perfProblem_t* problem, perfBaselineKind_t kind,
+                       const perfRepeat_t* repeat, double* us);
 } perfBackend_t;
 
 const perfBackend_t* perfCpuBackend(void);

@@ -97,6 +97,37 @@ static bool cpuCountWrong(perfRank_t* me, const void* data, const perfView_t* vi
   return true;
 }
 
+static bool cpuFillAddends(perfRank_t* me, void* data, const perfAddends_t* addends, uint64_t seed) {
+  (void)me;
+  const int bytes = perfAddendBytes(addends->type);
+  unsigned char* to = data;
+  for (int64_t row = addends->firstRow; row < addends->firstRow + addends->rows; row++) {
+    for (int64_t element = 0; element < addends->rowElements; element++, to += bytes) {
+      perfPatternStore(to, perfAddendBits(addends, seed, row, element), bytes);
+    }
+  }
+  return true;
+}
+
+static bool cpuCountWrongSums(perfRank_t* me, const void* data, const perfAddends_t* sums, uint64_t seed,
+                              int64_t* wrong) {
+  (void)me;
+  const int bytes = perfAddendBytes(sums->type);
+  const unsigned char* from = data;
+  for (int64_t row = sums->firstRow; row < sums->firstRow + sums->rows; row++) {
+    for (int64_t element = 0; element < sums->rowElements; element++, from += bytes) {
+      *wrong += perfPatternCountWrong(from, perfSumBits(sums, seed, row, element), bytes);
+    }
+  }
+  return true;
+}
+
+static bool cpuCopy(perfRank_t* me, void* to, const void* from, int64_t bytes) {
+  (void)me;
+  if (bytes > 0) memcpy(to, from, (size_t)bytes);
+  return true;
+}
+
 static bool cpuDrain(perfRank_t* me) {
   (void)me;
   return true;
@@ -143,6 +174,10 @@ static const perfBackend_t cpuBackend = {
     .fill = cpuFill,
     .countNotPoison = cpuCountNotPoison,
     .countWrong = cpuCountWrong,
+    .fillAddends = cpuFillAddends,
+    .countWrongSums = cpuCountWrongSums,
+    .put = cpuCopy,
+    .get = cpuCopy,
     .drain = cpuDrain,
     .time = cpuTime,
 };

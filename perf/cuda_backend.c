@@ -131,6 +131,32 @@ static bool cudaCountWrong(perfRank_t* me, const void* data, const perfView_t* v
          addCounter(me, wrong);
 }
 
+static bool cudaFillAddends(perfRank_t* me, void* data, const perfAddends_t* addends, uint64_t seed) {
+  return perfCudaOk(perfLaunchFillAddends(data, addends, seed, me->stream), "launch of the addends' fill");
+}
+
+static bool cudaCountWrongSums(perfRank_t* me, const void* data, const perfAddends_t* sums, uint64_t seed,
+                               int64_t* wrong) {
+  const cudaState_t* state = me->backendState;
+  return clearCounter(me) &&
+         perfCudaOk(perfLaunchCountWrongSums(data, sums, seed, state->wrong, me->stream),
+                    "launch of the sums' check") &&
+         addCounter(me, wrong);
+}
+
+/* cudaMemcpyAsync may itself wait for the stream, which does not look after a failed team. */
+static bool cudaPut(perfRank_t* me, void* to, const void* from, int64_t bytes) {
+  return bytes == 0 ||
+         (perfCudaWait(me, me->stream) &&
+          perfCudaOk(cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyHostToDevice, me->stream), "cudaMemcpyAsync") &&
+          perfCudaWait(me, me->stream));
+}
+
+static bool cudaGet(perfRank_t* me, void* to, const void* from, int64_t bytes) {
+  return bytes == 0 || (perfCudaWait(me, me->stream) &&
+                        perfCudaOk(cudaMemcpy(to, from, (size_t)bytes, cudaMemcpyDeviceToHost), "cudaMemcpy"));
+}
+
 static bool cudaDrain(perfRank_t* me) {
   return perfCudaWait(me, me->stream);
 }
@@ -146,6 +172,10 @@ static const perfBackend_t cudaBackend = {
     .fill = cudaFill,
     .countNotPoison = cudaCountNotPoison,
     .countWrong = cudaCountWrong,
+    .fillAddends = cudaFillAddends,
+    .countWrongSums = cudaCountWrongSums,
+    .put = cudaPut,
+    .get = cudaGet,
     .drain = cudaDrain,
     .time = perfCudaTime,
     .timeEnqueue = perfCudaTimeEnqueue,

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "exchange.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "report.h"
@@ -37,40 +36,38 @@ static void freeSide(perfRank_t* me, bool collective, perfSide_t* side) {
   }
 }
 
+unsigned char* perfBufferData(const perfBuffer_t* buffer) {
+  return buffer->base != NULL ? buffer->base + PERF_CANARY_BYTES : NULL;
+}
+
 static void dataPointers(const perfSide_t* side, void* pointers[PERF_MAX_TENSORS]) {
-  for (int i = 0; i < PERF_MAX_TENSORS; i++) {
-    pointers[i] = side->buffers[i].base != NULL ? side->buffers[i].base + PERF_CANARY_BYTES : NULL;
-  }
+  for (int i = 0; i < PERF_MAX_TENSORS; i++) pointers[i] = perfBufferData(&side->buffers[i]);
+}
+
+static void startTensors(perfTensors_t* tensors) {
+  const ulyxTensor_t none = ULYX_TENSOR_INITIALIZER;
+  tensors->qkvIn = (ulyxQkv_t)ULYX_QKV_INITIALIZER;
+  tensors->qkvOut = (ulyxQkv_t)ULYX_QKV_INITIALIZER;
+  tensors->in = none;
+  tensors->out = none;
+  tensors->states = (ulyxStates_t){none, none, none, none, none};
 }
 
 bool perfExchangeCreate(perfRank_t* me, const perfOp_t* op, const perfStep_t* step, perfExchange_t* exchange) {
   memset(exchange, 0, sizeof(*exchange));
   exchange->me = me;
   exchange->op = op;
+  exchange->problem = (perfProblem_t){me->options, step, me->nRanks};
   const bool symmetric = me->options->memory == perfMemorySymmetric;
   void* in[PERF_MAX_TENSORS];
   void* out[PERF_MAX_TENSORS];
-  perfGeometry_t* geometries = calloc((size_t)me->nRanks, sizeof(*geometries));
-  if (geometries == NULL) {
-    perfError("out of memory for the geometry of %d ranks", me->nRanks);
-    return false;
-  }
-  const bool laidOut = perfGeometriesOfShape(&step->shape, me->nRanks, geometries);
-  if (laidOut) {
-    exchange->in.layout = op->layIn(&geometries[me->rank]);
-    exchange->out.layout = op->layOut(&geometries[me->rank]);
-  }
-  free(geometries);
-  if (!laidOut) return false;
-  if (!perfUlyxOk(ulyxPlanCreate(me->rt, &step->shape, &exchange->plan), me->rt, "ulyxPlanCreate")) return false;
+  if (!op->lay(&exchange->problem, me->rank, &exchange->in.layout, &exchange->out.layout)) return false;
+  if (!op->plan(&exchange->problem, me->rank, me->rt, &exchange->plan)) return false;
   if (!allocSide(me, symmetric && op->inputInSymmetric, &exchange->in)) return false;
   if (!allocSide(me, symmetric, &exchange->out)) return false;
   dataPointers(&exchange->in, in);
   dataPointers(&exchange->out, out);
-  exchange->tensors.qkvIn = (ulyxQkv_t)ULYX_QKV_INITIALIZER;
-  exchange->tensors.qkvOut = (ulyxQkv_t)ULYX_QKV_INITIALIZER;
-  exchange->tensors.oIn = (ulyxTensor_t)ULYX_TENSOR_INITIALIZER;
-  exchange->tensors.oOut = (ulyxTensor_t)ULYX_TENSOR_INITIALIZER;
+  startTensors(&exchange->tensors);
   if (!perfUlyxOk(op->bind(exchange->plan, in, out, &exchange->tensors), me->rt, "the plan's tensors")) return false;
   /* Also loads the backend's kernels, which could wait for an exchange that waits for this rank. */
   return perfExchangeRefresh(exchange) && perfTeamBarrier(me->team, me->rank);
@@ -85,19 +82,34 @@ void perfExchangeDestroy(perfExchange_t* exchange, bool collective) {
 
 bool perfExchangeRun(void* state, ulyxStream_t stream) {
   const perfExchange_t* exchange = state;
-  return perfUlyxOk(exchange->op->run(exchange->plan, &exchange->tensors, stream), exchange->me->rt,
+  return perfUlyxOk(exchange->op->run(&exchange->problem, exchange->plan, &exchange->tensors, stream), exchange->me->rt,
                     exchange->op->call);
+}
+
+static bool fillViews(perfExchange_t* exchange) {
+  perfRank_t* me = exchange->me;
+  for (int i = 0; i < exchange->in.layout.nViews; i++) {
+    const perfView_t* view = &exchange->in.layout.views[i];
+    if (!me->backend->fill(me, perfBufferData(&exchange->in.buffers[view->buffer]), view, exchange->seed)) return false;
+  }
+  return true;
+}
+
+static bool checkViews(perfExchange_t* exchange, int64_t* wrong) {
+  perfRank_t* me = exchange->me;
+  for (int i = 0; i < exchange->out.layout.nViews; i++) {
+    const perfView_t* view = &exchange->out.layout.views[i];
+    const unsigned char* data = perfBufferData(&exchange->out.buffers[view->buffer]);
+    if (!me->backend->countWrong(me, data, view, exchange->seed, wrong)) return false;
+  }
+  return true;
 }
 
 bool perfExchangeRefresh(void* state) {
   perfExchange_t* exchange = state;
   perfRank_t* me = exchange->me;
   exchange->seed++;
-  for (int i = 0; i < exchange->in.layout.nViews; i++) {
-    const perfView_t* view = &exchange->in.layout.views[i];
-    unsigned char* data = exchange->in.buffers[view->buffer].base + PERF_CANARY_BYTES;
-    if (!me->backend->fill(me, data, view, exchange->seed)) return false;
-  }
+  if (!(exchange->op->fill != NULL ? exchange->op->fill : fillViews)(exchange)) return false;
   for (int i = 0; i < exchange->out.layout.nBuffers; i++) {
     const perfBuffer_t* buffer = &exchange->out.buffers[i];
     if (!me->backend->poison(me, buffer->base, buffer->dataBytes + 2 * PERF_CANARY_BYTES)) return false;
@@ -108,11 +120,7 @@ bool perfExchangeRefresh(void* state) {
 bool perfExchangeCheck(perfExchange_t* exchange, int64_t* wrong) {
   perfRank_t* me = exchange->me;
   const perfBackend_t* backend = me->backend;
-  for (int i = 0; i < exchange->out.layout.nViews; i++) {
-    const perfView_t* view = &exchange->out.layout.views[i];
-    const unsigned char* data = exchange->out.buffers[view->buffer].base + PERF_CANARY_BYTES;
-    if (!backend->countWrong(me, data, view, exchange->seed, wrong)) return false;
-  }
+  if (!(exchange->op->check != NULL ? exchange->op->check : checkViews)(exchange, wrong)) return false;
   for (int i = 0; i < exchange->out.layout.nBuffers; i++) {
     const perfBuffer_t* buffer = &exchange->out.buffers[i];
     const unsigned char* after = buffer->base + PERF_CANARY_BYTES + buffer->dataBytes;

@@ -25,6 +25,7 @@ typedef struct perfSide {
 typedef struct perfExchange {
   perfRank_t* me;
   const perfOp_t* op;
+  perfProblem_t problem;
   ulyxPlan_t plan;
   perfSide_t in;
   perfSide_t out;
@@ -42,6 +43,9 @@ bool perfExchangeRun(void* exchange, ulyxStream_t stream);
 
 /* Fills the inputs with data of the next seed and poisons the outputs; a perfTask_t's refresh. */
 bool perfExchangeRefresh(void* exchange);
+
+/* Where the data of a buffer begins. */
+unsigned char* perfBufferData(const perfBuffer_t* buffer);
 
 /* Adds the outputs' wrong bytes and the canaries' changed ones to *wrong. */
 bool perfExchangeCheck(perfExchange_t* exchange, int64_t* wrong);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which part of each tensor a rank holds before and after an exchange and where it lies, from ulyx.h's text
- * about shapes: the perf programs' own arithmetic, so that a check compares ulyx with what it promises. */
+ * Which part of each tensor a rank holds before and after an exchange and where it lies. */
 #ifndef PERF_LAYOUT_H_
 #define PERF_LAYOUT_H_
 
@@ -9,29 +8,13 @@
 #include <stdint.h>
 
 #include "pattern.h"
+#include "ranges.h"
 #include "ulyx.h"
 
 #define PERF_MAX_TENSORS 3
 
-/* One rank's part of a shape. */
-typedef struct perfGeometry {
-  int64_t batch;
-  int64_t tokens; /* of the whole sequence */
-  int64_t heads;
-  int64_t kvHeads;
-  int64_t headBytes;  /* of one query or key head */
-  int64_t valueBytes; /* of one value head */
-  ulyxRange_t tokenRange;
-  ulyxRange_t headRange;
-  ulyxRange_t kvHeadRange;
-  bool packedIn;
-  bool packedOut;
-} perfGeometry_t;
-
-/* geometries[nRanks] of a shape that ulyxShapeGetRanges accepts. A failure has been reported. */
-bool perfGeometriesOfShape(const ulyxShape_t* shape, int nRanks, perfGeometry_t* geometries);
-
-/* One side of an exchange on one rank: up to three tensors in as many buffers, or packed in one. */
+/* One side of an exchange on one rank: up to three tensors in as many buffers, or packed in one. Its views have the
+ * pattern; an op that checks its data otherwise has none. */
 typedef struct perfLayout {
   perfView_t views[PERF_MAX_TENSORS];
   int nViews;
@@ -39,13 +22,14 @@ typedef struct perfLayout {
   int nBuffers;
 } perfLayout_t;
 
-perfLayout_t perfLayoutQkvSeqSide(const perfGeometry_t* geometry);
-perfLayout_t perfLayoutQkvHeadsSide(const perfGeometry_t* geometry);
-perfLayout_t perfLayoutOSeqSide(const perfGeometry_t* geometry);
-perfLayout_t perfLayoutOHeadsSide(const perfGeometry_t* geometry);
+/* Adds a dense tensor [batch, tokens, heads, headBytes] in a buffer of its own. */
+void perfLayoutAdd(perfLayout_t* layout, perfTensor_t tensor, int64_t batch, ulyxRange_t tokens, ulyxRange_t heads,
+                   int64_t headBytes);
 
-static inline int64_t perfRangeLength(ulyxRange_t range) {
-  return range.stop - range.start;
-}
+/* Adds a buffer without a view. */
+void perfLayoutAddBuffer(perfLayout_t* layout, int64_t bytes);
+
+/* Puts the rows of all tensors side by side into one buffer. */
+void perfLayoutPack(perfLayout_t* layout);
 
 #endif /* PERF_LAYOUT_H_ */

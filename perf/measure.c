@@ -49,10 +49,10 @@ static bool measureTimes(perfRank_t* me, const perfOp_t* op, const perfStep_t* s
     if (!backend->timePeerCopy(me, step->remoteBytes, &values->of[perfValueLimit])) return false;
   }
   if (me->options->baseline > 0) {
-    perfBaseline_t baseline;
-    if (!backend->timeBaseline(me, op, step, &repeat, &baseline)) return false;
-    values->of[perfValueNccl] = baseline.oneMessageUs;
-    values->of[perfValueNccl3] = baseline.threeMessagesUs;
+    for (int i = 0; i < op->nBaselines; i++) {
+      double* us = &values->of[perfValueBaseline + i];
+      if (!backend->timeBaseline(me, op, &exchange->problem, op->baselines[i].kind, &repeat, us)) return false;
+    }
   }
   return true;
 }

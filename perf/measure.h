@@ -14,9 +14,9 @@ typedef enum {
   perfValueMedian,
   perfValueMin,
   perfValueMax,
-  perfValueLimit,   /* one plain peer copy of the same remote bytes */
-  perfValueNccl,    /* NCCL alone, one message a peer */
-  perfValueNccl3,   /* NCCL alone, one message a peer and tensor */
+  perfValueLimit,    /* one plain peer copy of the same remote bytes */
+  perfValueBaseline, /* the op's baselines */
+  perfValueLastBaseline = perfValueBaseline + PERF_MAX_BASELINES - 1,
   perfValueEnqueue, /* host time of one call */
   perfValueWrong,   /* bytes */
   perfValueCount

@@ -7,39 +7,92 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "flags.h"
+#include "json.h"
 #include "layout.h"
+#include "problem.h"
+#include "steps.h"
 #include "ulyx.h"
 
-/* One rank's tensors, complete with data once the op's bind has run. */
+#define PERF_MAX_OP_FLAGS 24
+#define PERF_MAX_BASELINES 2
+
+struct perfExchange;
+
+/* One rank's tensors, complete with data once the op's bind has run; each op uses its own. */
 typedef struct perfTensors {
   ulyxQkv_t qkvIn;
   ulyxQkv_t qkvOut;
-  ulyxTensor_t oIn;
-  ulyxTensor_t oOut;
+  ulyxTensor_t in;
+  ulyxTensor_t out;
+  ulyxStates_t states;
 } perfTensors_t;
 
-typedef struct perfOp {
-  const char* name; /* of the program */
-  const char* call; /* the function that run calls */
-  ulyxOp_t op;
-  const char* sizeText; /* what the size column counts */
+/* How NCCL alone moves the same bytes. */
+typedef enum {
+  perfBaselineNone, /* it cannot */
+  perfBaselineMessages,
+  perfBaselineMessagesByTensor,
+  perfBaselineAllGather,
+  perfBaselineReduceScatter
+} perfBaselineKind_t;
 
-  /* The size column's bytes on one rank. */
-  int64_t (*sizeBytes)(const ulyxShapeBytes_t* bytes);
+typedef struct perfBaseline {
+  perfBaselineKind_t kind;
+  const char* title;    /* of its column */
+  const char* jsonName; /* of its member of a row */
+  const char* text;     /* what it is */
+} perfBaseline_t;
+
+typedef struct perfOp {
+  const char* name;     /* of the program */
+  const char* summary;  /* what -h says that it checks and times */
+  const char* call;     /* the function that run calls */
+  const char* sizeText; /* what the size column counts */
+  const char* unit;     /* what a sweep counts: "tokens" or "rows" */
 
   /* True if ulyx also reads the input from symmetric memory without a copy. */
   bool inputInSymmetric;
 
-  perfLayout_t (*layIn)(const perfGeometry_t* geometry);
-  perfLayout_t (*layOut)(const perfGeometry_t* geometry);
+  perfBaseline_t baselines[PERF_MAX_BASELINES]; /* columns in this order; a ratio is the first's */
+  int nBaselines;
 
-  /* The messages that a transfer of one tensor at a time sends from a rank to another; returns how many. */
-  int (*messageBytes)(const perfGeometry_t* from, const perfGeometry_t* to, int64_t bytes[PERF_MAX_TENSORS]);
+  /* The program's own flags, up to PERF_MAX_OP_FLAGS; returns how many. */
+  int (*flags)(perfOptions_t* options, perfFlag_t* flags);
 
-  /* Fills in the tensors from the plan and the data pointers, one a buffer of layIn and layOut. */
+  void (*printMore)(void); /* what -h says besides; NULL: nothing */
+
+  /* Sets what was not given; refuses what does not agree. */
+  bool (*settle)(perfOptions_t* options);
+
+  /* The header's line about the shape, and a JSON row's members. */
+  void (*printShape)(const perfOptions_t* options);
+  void (*writeShape)(const perfProblem_t* problem, perfJson_t* json);
+
+  /* Appends the sweep's steps, each with its tokens. */
+  bool (*list)(const perfOptions_t* options, int nRanks, perfSteps_t* steps);
+
+  /* Fills in the size and, where ulyx names it, the arena of a step, which the problem's step is; refuses an impossible
+   * one. */
+  bool (*judge)(const perfProblem_t* problem, perfStep_t* step);
+
+  /* bytes[(from * nRanks + to) * PERF_MAX_TENSORS + i] = what a transfer of one tensor at a time sends as message i,
+   * own bytes included. The array holds zeros. */
+  bool (*messages)(const perfProblem_t* problem, int64_t* bytes);
+
+  bool (*lay)(const perfProblem_t* problem, int rank, perfLayout_t* in, perfLayout_t* out);
+
+  bool (*plan)(const perfProblem_t* problem, int rank, ulyxRuntime_t rt, ulyxPlan_t* plan);
+
+  /* Fills in the tensors from the plan and the data pointers, one a buffer of the layouts. */
   ulyxResult_t (*bind)(ulyxPlan_t plan, void* const* in, void* const* out, perfTensors_t* tensors);
 
-  ulyxResult_t (*run)(ulyxPlan_t plan, const perfTensors_t* tensors, ulyxStream_t stream);
+  ulyxResult_t (*run)(const perfProblem_t* problem, ulyxPlan_t plan, const perfTensors_t* tensors, ulyxStream_t stream);
+
+  /* Fill the inputs with data of the exchange's seed, and add the outputs' wrong bytes to *wrong. NULL: the pattern of
+   * the layouts' views. */
+  bool (*fill)(struct perfExchange* exchange);
+  bool (*check)(struct perfExchange* exchange, int64_t* wrong);
 } perfOp_t;
 
 /* The whole program; returns its exit status. */

@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 #include "options.h"
 
+#include <inttypes.h>
 #include <string.h>
 
-#include "models.h"
+#include "op.h"
 #include "report.h"
 #include "stats.h"
 
 #define PERF_DEFAULT_TOKENS 4096
-#define PERF_DEFAULT_HEADS 24
 #define PERF_DEFAULT_FACTOR 2
+#define PERF_MAX_FLAGS (PERF_MAX_OP_FLAGS + 32)
 
 static perfOptions_t startingOptions(void) {
   perfOptions_t o;
   memset(&o, 0, sizeof(o));
   o.beginTokens = PERF_UNSET;
   o.endTokens = PERF_UNSET;
-  o.headDim = 128;
-  o.batch = 1;
   o.type = perfTypeByName("bfloat16");
   o.tokensDivide = 1;
   o.iterations = 20;
@@ -30,44 +29,47 @@ static perfOptions_t startingOptions(void) {
   return o;
 }
 
-static void printHelp(const char* program, const perfFlag_t* flags, int nFlags) {
-  char models[1024];
-  perfModelNames(models, sizeof(models));
+static void printHelp(const perfOp_t* op, const perfFlag_t* flags, int nFlags) {
   (void)printf(
       "usage: %s [flags]\n\n"
-      "Checks and times one of ulyx's exchanges. Ranks are threads of this process on the CPU (--ranks N) or on N\n"
-      "GPUs (-g N), or processes with a GPU each under torchrun, srun or mpirun, which then need NCCL_COMM_ID or\n"
-      "--id-file. Without any of these: all GPUs if there are two or more, otherwise --ranks 2.\n\n"
-      "Models: %s\n\n"
-      "Exit status: 0 all right, 1 wrong data, 2 wrong usage, 3 any other failure.\n\n"
-      "flags (a default in brackets):\n",
-      program, models);
+      "Checks and times %s (%s).\n"
+      "Ranks are threads of this process on the CPU (--ranks N) or on N GPUs (-g N), or processes with a GPU each\n"
+      "under torchrun, srun or mpirun, which then need NCCL_COMM_ID or --id-file. Without any of these: all GPUs if\n"
+      "there are two or more, otherwise --ranks 2.\n\n"
+      "Exit status: 0 all right, 1 wrong data, 2 wrong usage, 3 any other failure.\n\n",
+      op->name, op->summary, op->call);
+  if (op->printMore != NULL) op->printMore();
+  (void)printf("flags (a default in brackets):\n");
   perfPrintFlags(stdout, flags, nFlags);
 }
 
-static perfParse_t parse(const char* program, int argc, char** argv, perfOptions_t* o, int64_t* localRegister) {
-  enum { thousand = 1000, million = 1000000 };
-  const perfFlag_t flags[] = {
-      {"-b,--mintokens", perfFlagTokens, &o->beginTokens, 1, INT64_MAX, NULL,
-       "tokens of the whole sequence to begin with; K and M suffixes [4096]"},
-      {"-e,--maxtokens", perfFlagTokens, &o->endTokens, 1, INT64_MAX, NULL, "tokens to end with [-b's]"},
+perfFlag_t perfTypeFlag(perfOptions_t* options) {
+  return (perfFlag_t){
+      "-d,--type,--datatype",
+      perfFlagType,
+      &options->type,
+      0,
+      0,
+      NULL,
+      "element type: ulyx's names (bfloat16, float8e4m3, ...) or nccl-tests' (half, float, ...) [bfloat16]"};
+}
+
+static int sweepFlags(perfOptions_t* o, perfFlag_t* flags) {
+  const perfFlag_t sweep[] = {
+      {"-b,--mintokens,--minrows", perfFlagTokens, &o->beginTokens, 1, INT64_MAX, NULL,
+       "tokens (rows) of the whole sequence to begin with; K and M suffixes [4096]"},
+      {"-e,--maxtokens,--maxrows", perfFlagTokens, &o->endTokens, 1, INT64_MAX, NULL, "tokens to end with [-b's]"},
       {"-f,--stepfactor", perfFlagInt, &o->tokensFactor, 2, INT64_MAX, NULL,
        "multiplies the tokens from step to step [2]"},
-      {"-i,--steptokens", perfFlagTokens, &o->tokensStep, 1, INT64_MAX, NULL, "adds to the tokens instead"},
-      {"--heads", perfFlagInt, &o->heads, 1, INT64_MAX, NULL, "query heads [24, or the sum of --head-counts]"},
-      {"--kv-heads", perfFlagInt, &o->kvHeads, 1, INT64_MAX, NULL, "key/value heads [as many as query heads]"},
-      {"--head-dim", perfFlagInt, &o->headDim, 1, INT64_MAX, NULL, "elements of a query or key head [128]"},
-      {"--value-dim", perfFlagInt, &o->valueDim, 1, INT64_MAX, NULL, "elements of a value head [--head-dim's]"},
-      {"--batch", perfFlagInt, &o->batch, 1, INT64_MAX, NULL, "sequences [1]"},
-      {"-d,--type,--datatype", perfFlagType, &o->type, 0, 0, NULL,
-       "element type: ulyx's names (bfloat16, float8e4m3, ...) or nccl-tests' (half, float, ...) [bfloat16]"},
-      {"--token-counts", perfFlagCounts, &o->tokenCounts, 0, INT64_MAX, NULL, "tokens of each rank [balanced]"},
-      {"--head-counts", perfFlagCounts, &o->headCounts, 0, INT64_MAX, NULL, "query heads of each rank [balanced]"},
-      {"--packed-in", perfFlagSwitch, &o->packedIn, 0, 0, NULL, "q, k and v lie in one tensor on the sequence side"},
-      {"--packed-out", perfFlagSwitch, &o->packedOut, 0, 0, NULL, "q, k and v lie in one tensor on the heads side"},
-      {"--model", perfFlagText, &o->model, 0, 0, "NAME",
-       "a model's heads and dims, and its tokens unless -b is given; 'all' runs every model"},
-      {"--tokens-divide", perfFlagInt, &o->tokensDivide, 1, INT64_MAX, NULL, "divides a model's tokens [1]"},
+      {"-i,--steptokens,--steprows", perfFlagTokens, &o->tokensStep, 1, INT64_MAX, NULL, "adds to the tokens instead"},
+  };
+  memcpy(flags, sweep, sizeof(sweep));
+  return (int)(sizeof(sweep) / sizeof(sweep[0]));
+}
+
+static int commonFlags(perfOptions_t* o, int64_t* localRegister, perfFlag_t* flags) {
+  enum { thousand = 1000, million = 1000000 };
+  const perfFlag_t common[] = {
       {"--ranks", perfFlagInt, &o->ranks, 1, PERF_MAX_LOCAL_RANKS, NULL, "ranks on the CPU, one thread each"},
       {"-g,--ngpus", perfFlagInt, &o->gpus, 1, PERF_MAX_LOCAL_RANKS, NULL,
        "GPUs of this process, one thread and one rank each"},
@@ -94,72 +96,63 @@ static perfParse_t parse(const char* program, int argc, char** argv, perfOptions
       {"-R,--local_register", perfFlagInt, localRegister, 0, 2, NULL,
        "nccl-tests' registration: 0 is --memory plain, 1 and 2 are --memory symmetric"},
       {"--baseline", perfFlagInt, &o->baseline, 0, 1, NULL,
-       "1: also time registered NCCL sends and receives of the same bytes, 1 and 3 messages a peer; GPUs [0]"},
+       "1: also time how NCCL alone moves the same bytes; GPUs [0]"},
       {"--enqueue", perfFlagInt, &o->enqueue, 0, 1, NULL, "1: also report host time a call; GPUs [0]"},
       {"-J,--output_file", perfFlagText, &o->jsonPath, 0, 0, "PATH", "writes the results to this file as JSON"},
   };
-  enum { nFlags = sizeof(flags) / sizeof(flags[0]) };
+  memcpy(flags, common, sizeof(common));
+  return (int)(sizeof(common) / sizeof(common[0]));
+}
+
+static perfParse_t parse(const perfOp_t* op, int argc, char** argv, perfOptions_t* o, int64_t* localRegister) {
+  perfFlag_t flags[PERF_MAX_FLAGS];
+  int nFlags = sweepFlags(o, flags);
+  nFlags += op->flags(o, flags + nFlags);
+  nFlags += commonFlags(o, localRegister, flags + nFlags);
   const perfParse_t parsed = perfParseFlags(flags, nFlags, argc, argv, 1);
-  if (parsed == perfHelpAsked) printHelp(program, flags, nFlags);
+  if (parsed == perfHelpAsked) printHelp(op, flags, nFlags);
   return parsed;
 }
 
 /* Flags that exclude each other. */
 static const char* disagreement(const perfOptions_t* o) {
-  const bool sweeps = o->beginTokens != PERF_UNSET || o->endTokens != PERF_UNSET;
   const bool gpus = o->gpus > 0 || o->threads > 0;
   if (o->tokensFactor > 0 && o->tokensStep > 0) return "-f and -i exclude each other";
-  if (o->tokenCounts.values != NULL && sweeps) return "--token-counts and -b, -e exclude each other";
-  if (o->tokenCounts.values != NULL && o->model != NULL) return "--token-counts and --model exclude each other";
-  if (o->model != NULL && o->heads > 0) return "--model and --heads exclude each other";
-  if (o->model != NULL && o->kvHeads > 0) return "--model and --kv-heads exclude each other";
-  if (o->model == NULL && o->tokensDivide > 1) return "--tokens-divide needs --model";
   if (o->ranks > 0 && gpus) return "--ranks is for the CPU, -g and -t are for GPUs: give one of them";
+  if (o->beginTokens == PERF_UNSET && o->endTokens != PERF_UNSET) return "-e needs -b";
+  if (o->endTokens != PERF_UNSET && o->endTokens < o->beginTokens) return "-e must not be below -b";
   return NULL;
 }
 
 static bool settle(perfOptions_t* o) {
   const char* why = disagreement(o);
-  perfModel_t model;
   if (why != NULL) {
     perfError("%s", why);
     return false;
   }
-  if (o->model != NULL && strcmp(o->model, "all") != 0 && !perfModelByName(o->model, &model)) {
-    perfError("unknown model '%s' (-h lists the models)", o->model);
-    return false;
-  }
-  if (o->headCounts.values != NULL && o->heads == 0 && o->model == NULL) {
-    if (!perfCountsSum(&o->headCounts, &o->heads)) {
-      perfError("the sum of --head-counts exceeds 64 bits");
-      return false;
-    }
-  }
-  if (o->heads == 0) o->heads = PERF_DEFAULT_HEADS;
-  if (o->beginTokens == PERF_UNSET && o->endTokens != PERF_UNSET) {
-    perfError("-e needs -b");
-    return false;
-  }
   if (o->beginTokens == PERF_UNSET && o->model == NULL) o->beginTokens = PERF_DEFAULT_TOKENS;
   if (o->endTokens == PERF_UNSET) o->endTokens = o->beginTokens;
-  if (o->endTokens < o->beginTokens) {
-    perfError("-e must not be below -b");
-    return false;
-  }
   if (o->tokensFactor == 0 && o->tokensStep == 0) o->tokensFactor = PERF_DEFAULT_FACTOR;
   return true;
 }
 
-perfParse_t perfOptionsParse(const char* program, int argc, char** argv, perfOptions_t* options) {
+perfParse_t perfOptionsParse(const perfOp_t* op, int argc, char** argv, perfOptions_t* options) {
   *options = startingOptions();
   int64_t localRegister = PERF_UNSET;
-  const perfParse_t parsed = parse(program, argc, argv, options, &localRegister);
+  const perfParse_t parsed = parse(op, argc, argv, options, &localRegister);
   if (parsed != perfParsed) return parsed;
   if (localRegister != PERF_UNSET) options->memory = localRegister == 0 ? perfMemoryPlain : perfMemorySymmetric;
-  return settle(options) ? perfParsed : perfRefused;
+  return op->settle(options) && settle(options) ? perfParsed : perfRefused;
 }
 
 void perfOptionsFree(perfOptions_t* options) {
-  perfCountsFree(&options->tokenCounts);
-  perfCountsFree(&options->headCounts);
+  perfCounts_t* const counts[] = {&options->counts, &options->headCounts, &options->target, &options->matrix,
+                                  &options->cuSeqlens};
+  for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) perfCountsFree(counts[i]);
+}
+
+bool perfOneCountARank(const char* flag, const perfCounts_t* counts, int nRanks) {
+  if (counts->values == NULL || counts->count == nRanks) return true;
+  perfError("%s needs one count a rank, %d, not %d", flag, nRanks, counts->count);
+  return false;
 }

@@ -4,6 +4,7 @@
 #ifndef PERF_OPTIONS_H_
 #define PERF_OPTIONS_H_
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "flags.h"
@@ -14,26 +15,40 @@
 
 #define PERF_UNSET (-1) /* a flag that was not given, where that differs from every value */
 
+struct perfOp;
+
 typedef enum { perfMemoryPlain, perfMemorySymmetric } perfMemory_t;
 
 typedef struct perfOptions {
-  /* Shapes. */
+  /* The sweep. */
   int64_t beginTokens; /* PERF_UNSET: see options.c */
   int64_t endTokens;
   int64_t tokensFactor;
   int64_t tokensStep;
+  /* Shapes. An op uses its own; 0 and NULL were not given. */
+  const perfType_t* type;
+  perfCounts_t counts; /* tokens or rows of each rank */
   int64_t heads;
   int64_t kvHeads;
   int64_t headDim;
+  int64_t keyDim;
   int64_t valueDim;
   int64_t batch;
-  const perfType_t* type;
-  perfCounts_t tokenCounts;
   perfCounts_t headCounts;
   int64_t packedIn;
   int64_t packedOut;
-  const char* model; /* NULL: none */
+  const char* model;
   int64_t tokensDivide;
+  int64_t rowElements;
+  perfCounts_t target;    /* start and stop */
+  const char* matrixPath; /* of `matrix` */
+  perfCounts_t matrix;    /* rows from rank to rank, matrixRanks x matrixRanks */
+  int64_t matrixRanks;
+  perfCounts_t cuSeqlens;
+  int64_t convKernel;
+  int64_t backward;
+  int64_t initial;
+  int64_t final;
   /* Ranks. */
   int64_t ranks;
   int64_t gpus;
@@ -56,8 +71,14 @@ typedef struct perfOptions {
 
 /* Fills in *options from a command line, checks that the flags agree and sets what was not given. On
  * perfHelpAsked the help has been printed, on perfRefused one line says why. Free the options either way. */
-perfParse_t perfOptionsParse(const char* program, int argc, char** argv, perfOptions_t* options);
+perfParse_t perfOptionsParse(const struct perfOp* op, int argc, char** argv, perfOptions_t* options);
 
 void perfOptionsFree(perfOptions_t* options);
+
+/* The flag of the element type, for ops that have one. */
+perfFlag_t perfTypeFlag(perfOptions_t* options);
+
+/* True unless `counts` were given and are not one a rank, which is then reported. */
+bool perfOneCountARank(const char* flag, const perfCounts_t* counts, int nRanks);
 
 #endif /* PERF_OPTIONS_H_ */

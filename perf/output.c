@@ -74,17 +74,14 @@ static perfRow_t combine(const perfOutput_t* output, const perfStep_t* step, con
   return row;
 }
 
-static void writeRow(perfJson_t* json, const perfRow_t* row) {
-  const ulyxShape_t* shape = &row->step->shape;
+static void writeRow(perfOutput_t* output, const perfRow_t* row) {
+  const perfProblem_t problem = {output->options, row->step, output->nRanks};
+  const perfOp_t* op = output->op;
+  perfJson_t* json = &output->json;
   const double* values = row->values.of;
   perfJsonOpenObject(json, NULL);
   if (row->step->model[0] != '\0') perfJsonText(json, "model", row->step->model);
-  perfJsonInt(json, "tokens", row->step->tokens);
-  perfJsonInt(json, "heads", shape->heads);
-  perfJsonInt(json, "kv_heads", shape->kvHeads > 0 ? shape->kvHeads : shape->heads);
-  perfJsonInt(json, "head_dim", shape->headDim);
-  perfJsonInt(json, "value_dim", shape->valueDim > 0 ? shape->valueDim : shape->headDim);
-  perfJsonInt(json, "batch", shape->batch);
+  op->writeShape(&problem, json);
   perfJsonInt(json, "size_bytes", row->step->sizeBytes);
   perfJsonInt(json, "remote_bytes", row->step->remoteBytes);
   perfJsonMeasured(json, "time_us", values[perfValueMedian]);
@@ -95,8 +92,9 @@ static void writeRow(perfJson_t* json, const perfRow_t* row) {
   perfJsonInt(json, "wrong_bytes", (int64_t)values[perfValueWrong]);
   perfJsonMeasured(json, "limit_us", values[perfValueLimit]);
   perfJsonMeasured(json, "limit_percent", row->limitPercent);
-  perfJsonMeasured(json, "nccl_us", values[perfValueNccl]);
-  perfJsonMeasured(json, "nccl3_us", values[perfValueNccl3]);
+  for (int i = 0; i < op->nBaselines; i++) {
+    perfJsonMeasured(json, op->baselines[i].jsonName, values[perfValueBaseline + i]);
+  }
   perfJsonMeasured(json, "enqueue_us", values[perfValueEnqueue]);
   perfJsonCloseObject(json);
 }
@@ -106,8 +104,8 @@ void perfOutputRow(perfOutput_t* output, const perfStep_t* step, const perfValue
   output->rows++;
   output->busGBpsSum += row.busGBps;
   output->wrongBytes += row.values.of[perfValueWrong];
-  perfTableRow(output->options, &row);
-  writeRow(&output->json, &row);
+  perfTableRow(output->options, output->op, &row);
+  writeRow(output, &row);
 }
 
 bool perfOutputClose(perfOutput_t* output, bool failed) {

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * The pattern in device memory. Work item i is one word of eight bytes: the words of a head come first, then
- * heads, tokens and batch items, so that neighbouring threads touch neighbouring bytes. A grid of a few
- * blocks an SM strides over them. Words are stored byte by byte, since a head may lie at any address. */
+ * heads, tokens and batch items. Words are stored byte by byte, since a head may lie at any address. */
 #include <cuda_runtime_api.h>
 
+#include "device_loop.cuh"
 #include "pattern.h"
-
-#define PATTERN_THREADS 256
-#define PATTERN_BLOCKS 1056
 
 namespace {
 
@@ -32,16 +29,8 @@ __device__ Word wordOf(const perfView_t& view, uint64_t seed, int64_t item) {
   return {offset + word * PERF_PATTERN_BYTES, perfPatternBytesOfWord(view.headBytes, word), perfPatternWord(key, word)};
 }
 
-__device__ int64_t firstItem() {
-  return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-}
-
-__device__ int64_t itemStride() {
-  return (int64_t)gridDim.x * blockDim.x;
-}
-
 __global__ void fill(unsigned char* data, perfView_t view, uint64_t seed, int64_t items) {
-  for (int64_t item = firstItem(); item < items; item += itemStride()) {
+  for (int64_t item = perfFirstItem(); item < items; item += perfItemStride()) {
     const Word word = wordOf(view, seed, item);
     perfPatternStore(data + word.offset, word.pattern, word.bytes);
   }
@@ -50,7 +39,7 @@ __global__ void fill(unsigned char* data, perfView_t view, uint64_t seed, int64_
 __global__ void countWrong(const unsigned char* data, perfView_t view, uint64_t seed, int64_t items,
                            unsigned long long* wrong) {
   unsigned long long mine = 0;
-  for (int64_t item = firstItem(); item < items; item += itemStride()) {
+  for (int64_t item = perfFirstItem(); item < items; item += perfItemStride()) {
     const Word word = wordOf(view, seed, item);
     mine += perfPatternCountWrong(data + word.offset, word.pattern, word.bytes);
   }
@@ -59,7 +48,7 @@ __global__ void countWrong(const unsigned char* data, perfView_t view, uint64_t 
 
 __global__ void countNotPoison(const unsigned char* ptr, int64_t bytes, unsigned long long* wrong) {
   unsigned long long mine = 0;
-  for (int64_t i = firstItem(); i < bytes; i += itemStride()) mine += ptr[i] != PERF_POISON_BYTE;
+  for (int64_t i = perfFirstItem(); i < bytes; i += perfItemStride()) mine += ptr[i] != PERF_POISON_BYTE;
   if (mine > 0) atomicAdd(wrong, mine);
 }
 
@@ -67,17 +56,12 @@ int64_t itemsOf(const perfView_t* view) {
   return view->batch * view->tokens * view->heads * perfPatternWordsOfHead(view->headBytes);
 }
 
-unsigned blocksFor(int64_t items) {
-  const int64_t blocks = (items + PATTERN_THREADS - 1) / PATTERN_THREADS;
-  return (unsigned)(blocks < PATTERN_BLOCKS ? blocks : PATTERN_BLOCKS);
-}
-
 }  // namespace
 
 extern "C" cudaError_t perfLaunchFill(void* data, const perfView_t* view, uint64_t seed, cudaStream_t stream) {
   const int64_t items = itemsOf(view);
   if (items == 0) return cudaSuccess;
-  fill<<<blocksFor(items), PATTERN_THREADS, 0, stream>>>((unsigned char*)data, *view, seed, items);
+  fill<<<perfBlocksFor(items), PERF_LOOP_THREADS, 0, stream>>>((unsigned char*)data, *view, seed, items);
   return cudaGetLastError();
 }
 
@@ -85,13 +69,14 @@ extern "C" cudaError_t perfLaunchCountWrong(const void* data, const perfView_t* 
                                             unsigned long long* wrong, cudaStream_t stream) {
   const int64_t items = itemsOf(view);
   if (items == 0) return cudaSuccess;
-  countWrong<<<blocksFor(items), PATTERN_THREADS, 0, stream>>>((const unsigned char*)data, *view, seed, items, wrong);
+  countWrong<<<perfBlocksFor(items), PERF_LOOP_THREADS, 0, stream>>>((const unsigned char*)data, *view, seed, items,
+                                                                     wrong);
   return cudaGetLastError();
 }
 
 extern "C" cudaError_t perfLaunchCountNotPoison(const void* ptr, int64_t bytes, unsigned long long* wrong,
                                                 cudaStream_t stream) {
   if (bytes == 0) return cudaSuccess;
-  countNotPoison<<<blocksFor(bytes), PATTERN_THREADS, 0, stream>>>((const unsigned char*)ptr, bytes, wrong);
+  countNotPoison<<<perfBlocksFor(bytes), PERF_LOOP_THREADS, 0, stream>>>((const unsigned char*)ptr, bytes, wrong);
   return cudaGetLastError();
 }

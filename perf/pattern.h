@@ -37,7 +37,17 @@ typedef struct perfView {
   int64_t tokenPitch;
 } perfView_t;
 
-typedef enum { perfTensorQ, perfTensorK, perfTensorV, perfTensorO } perfTensor_t;
+typedef enum {
+  perfTensorQ,
+  perfTensorK,
+  perfTensorV,
+  perfTensorO,
+  perfTensorRows, /* a token is a row, of one head */
+  perfTensorAddends,
+  perfTensorState,
+  perfTensorTransition,
+  perfTensorInitial
+} perfTensor_t;
 
 /* splitmix64's finalizer: every input bit reaches every output bit. */
 static inline PERF_HOST_DEVICE uint64_t perfMix(uint64_t x) {

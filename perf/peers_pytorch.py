@@ -2,13 +2,19 @@
 # SPDX-License-Identifier: MIT
 """Times the same exchanges as PyTorch programs make them, to compare ulyx with.
 
-Three ways, each eager and as a CUDA graph of many exchanges:
+Three ways of attention's exchanges, each eager and as a CUDA graph of many:
 
   seq_to_heads             q, k and v stacked per token, one slice a peer made contiguous, one ragged
                            all_to_all_single, the sources concatenated; q, k and v are views of the result
   seq_to_heads_contiguous  the same, and each of q, k and v made contiguous, as attention kernels want them
   heads_to_seq             attention's output, one slice a peer, one ragged all_to_all_single, the heads of all
                            ranks concatenated
+
+and with --rows two of rows that are split over the ranks, in their place:
+
+  all_gather_rows          own rows padded to the most that a rank has, all_gather, the padding cut off and the
+                           rows of all ranks concatenated
+  reduce_scatter_rows      partial sums of all rows, one ragged all_to_all_single, summed over the sources
 
 Data is a function of global coordinates and every result is compared with it, bit for bit. A time is the median
 over samples of the mean of one sample's exchanges, then the maximum over ranks.
@@ -30,7 +36,8 @@ import torch
 import torch.distributed as dist
 
 ANCHOR_SHAPES = "512x8x64,4096x24x128,32760x12x128,75600x40x128"
-Q, K, V, O = range(4)
+ANCHOR_ROWS = "37800+37800x1280,50001+25599x1280"
+Q, K, V, O, ROWS = range(5)
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,19 @@ class Shape:
     tokens: int
     heads: int
     dim: int
+
+
+    def row(self):
+        return {"tokens": self.tokens, "heads": self.heads, "dim": self.dim}
+
+
+@dataclass(frozen=True)
+class RowsShape:
+    counts: tuple  # rows of each rank
+    width: int
+
+    def row(self):
+        return {"tokens": sum(self.counts), "counts": list(self.counts), "dim": self.width}
 
 
 @dataclass(frozen=True)
@@ -55,7 +75,17 @@ def balanced(total, parts):
     return [range(bounds[i], bounds[i + 1]) for i in range(parts)]
 
 
+def ranges_of(counts):
+    bounds = [sum(counts[:i]) for i in range(len(counts) + 1)]
+    return [range(bounds[i], bounds[i + 1]) for i in range(len(counts))]
+
+
 def parts_of(shape, n_ranks):
+    """Who has what; a row is a token of one head."""
+    if isinstance(shape, RowsShape):
+        if len(shape.counts) != n_ranks:
+            sys.exit(f"error: {len(shape.counts)} counts of rows for {n_ranks} ranks")
+        return [Part(rows, range(1)) for rows in ranges_of(shape.counts)]
     if shape.tokens < n_ranks or shape.heads < n_ranks:
         sys.exit(f"error: {shape.tokens} tokens and {shape.heads} heads do not give each of {n_ranks} ranks some")
     return [Part(t, h) for t, h in zip(balanced(shape.tokens, n_ranks), balanced(shape.heads, n_ranks))]
@@ -84,7 +114,6 @@ def ragged_all_to_all(pieces, received_sizes):
 
 class SeqToHeads:
     name = "seq_to_heads"
-    tensors = 3
 
     def __init__(self, shape, parts, rank, dtype, device):
         self.shape, self.parts, self.me = shape, parts, parts[rank]
@@ -102,6 +131,9 @@ class SeqToHeads:
             for source, chunk in zip(self.parts, received.split(self.received_sizes))
         ]
         return torch.cat(by_source).unbind(dim=1)
+
+    def moved(self, source, target):
+        return len(source.tokens) * len(target.heads) * self.shape.dim * 3 * 2
 
     def is_right(self, outputs):
         every = range(self.shape.tokens)
@@ -123,7 +155,6 @@ class SeqToHeadsContiguous(SeqToHeads):
 
 class HeadsToSeq:
     name = "heads_to_seq"
-    tensors = 1
 
     def __init__(self, shape, parts, rank, dtype, device):
         self.shape, self.parts, self.me = shape, parts, parts[rank]
@@ -139,24 +170,74 @@ class HeadsToSeq:
         ]
         return torch.cat(by_source, dim=1)
 
+    def moved(self, source, target):
+        return len(target.tokens) * len(source.heads) * self.shape.dim * 2
+
     def is_right(self, output):
         every = range(self.shape.heads)
         return same_bits(output, pattern(O, self.me.tokens, every, self.shape.dim, output.dtype, output.device))
 
 
+class AllGatherRows:
+    name = "all_gather_rows"
+
+    def __init__(self, shape, parts, rank, dtype, device):
+        self.shape, self.parts, self.me = shape, parts, parts[rank]
+        self.input = pattern(ROWS, self.me.tokens, range(1), shape.width, dtype, device)[:, 0]
+
+    def run(self):
+        padded = self.input.new_zeros(max(self.shape.counts), self.shape.width)
+        padded[: len(self.input)].copy_(self.input)
+        gathered = [torch.empty_like(padded) for _ in self.parts]
+        dist.all_gather(gathered, padded)
+        return torch.cat([rows[:count] for rows, count in zip(gathered, self.shape.counts)])
+
+    def moved(self, source, target):
+        return len(source.tokens) * self.shape.width * 2
+
+    def is_right(self, output):
+        every = range(sum(self.shape.counts))
+        return same_bits(output, pattern(ROWS, every, range(1), self.shape.width, output.dtype, output.device)[:, 0])
+
+
+def addends(rank, rows, width, dtype, device):
+    """Integers so small that a sum over a few ranks is exact, whatever its order."""
+    r = torch.arange(rows.start, rows.stop, dtype=torch.int64, device=device).view(-1, 1)
+    e = torch.arange(width, dtype=torch.int64, device=device).view(1, -1)
+    return (((r * 7919 + e * 31 + rank * 104729) * 40503 >> 7) % 31 - 15).to(dtype)
+
+
+class ReduceScatterRows:
+    name = "reduce_scatter_rows"
+
+    def __init__(self, shape, parts, rank, dtype, device):
+        self.shape, self.parts, self.me = shape, parts, parts[rank]
+        self.input = addends(rank, range(sum(shape.counts)), shape.width, dtype, device)
+        self.received_sizes = [len(self.me.tokens) * shape.width] * len(parts)
+
+    def run(self):
+        pieces = [self.input[p.tokens.start : p.tokens.stop].contiguous() for p in self.parts]
+        received = ragged_all_to_all(pieces, self.received_sizes)
+        return received.view(len(self.parts), len(self.me.tokens), self.shape.width).sum(dim=0)
+
+    def moved(self, source, target):
+        return len(target.tokens) * self.shape.width * 2
+
+    def is_right(self, output):
+        ranks = range(len(self.parts))
+        every = [addends(r, self.me.tokens, self.shape.width, torch.int64, output.device) for r in ranks]
+        return same_bits(output, sum(every).to(output.dtype))
+
+
 WAYS = (SeqToHeads, SeqToHeadsContiguous, HeadsToSeq)
+WAYS_OF_ROWS = (AllGatherRows, ReduceScatterRows)
 
 
 def remote_bytes(way, parts):
-    """Of the busiest rank's busier direction."""
-
-    def moved(source, target):
-        tokens, heads = (source.tokens, target.heads) if way.tensors == 3 else (target.tokens, source.heads)
-        return len(tokens) * len(heads) * way.shape.dim * way.tensors * 2
-
+    """Of the busiest rank's busier direction; what is padding does not count."""
     n = len(parts)
-    sent = [sum(moved(parts[r], parts[p]) for p in range(n) if p != r) for r in range(n)]
-    received = [sum(moved(parts[p], parts[r]) for p in range(n) if p != r) for r in range(n)]
+    sent = [sum(way.moved(parts[r], parts[p]) for p in range(n) if p != r) for r in range(n)]
+    received = [sum(way.moved(parts[p], parts[r]) for p in range(n) if p != r) for r in range(n)]
     return max(sent + received)
 
 
@@ -227,9 +308,9 @@ def time_graph(way, args):
 
 def measure(args, rank, n_ranks, device):
     rows = []
-    for shape in args.shapes:
+    for shape in args.rows or args.shapes:
         parts = parts_of(shape, n_ranks)
-        for kind in WAYS:
+        for kind in WAYS_OF_ROWS if args.rows else WAYS:
             way = kind(shape, parts, rank, args.dtype, device)
             eager_us, right = time_eager(way, args)
             graph_us = None
@@ -240,9 +321,7 @@ def measure(args, rank, n_ranks, device):
             rows.append(
                 {
                     "way": way.name,
-                    "tokens": shape.tokens,
-                    "heads": shape.heads,
-                    "dim": shape.dim,
+                    **shape.row(),
                     "ranks": n_ranks,
                     "remote_bytes": remote_bytes(way, parts),
                     "eager_us": maximum_over_ranks(eager_us, device),
@@ -263,13 +342,14 @@ def print_header(args, n_ranks):
     nccl = ".".join(map(str, torch.cuda.nccl.version())) if args.device == "cuda" else "none"
     print(f"# PyTorch {torch.__version__}, NCCL {nccl}, {n_ranks} ranks, {where}, {args.type}")
     print("# time: median over samples, maximum over ranks; graph: one exchange of a replayed CUDA graph")
-    print(f"# {'way':<24}{'tokens':>8}{'heads':>7}{'dim':>5}{'remote MB':>11}{'eager us':>11}{'graph us':>11}  data")
+    print(f"# {'way':<24}{'tokens':>8}{'heads':>7}{'dim':>6}{'remote MB':>11}{'eager us':>11}{'graph us':>11}  data")
 
 
 def print_row(row):
     graph = "N/A" if row["graph_us"] is None else f"{row['graph_us']:.1f}"
     print(
-        f"  {row['way']:<24}{row['tokens']:>8}{row['heads']:>7}{row['dim']:>5}{row['remote_bytes'] / 1e6:>11.3f}"
+        f"  {row['way']:<24}{row['tokens']:>8}{row.get('heads', 'N/A'):>7}{row['dim']:>6}"
+        f"{row['remote_bytes'] / 1e6:>11.3f}"
         f"{row['eager_us']:>11.1f}{graph:>11}  {'OK' if row['right'] else 'WRONG'}",
         flush=True,
     )
@@ -339,6 +419,17 @@ def shapes_from(text):
     return shapes
 
 
+def rows_from(text):
+    shapes = []
+    for item in text.split(","):
+        counts, _, width = item.partition("x")
+        numbers = counts.split("+") + [width]
+        if not all(n.isdigit() for n in numbers) or int(width) == 0 or sum(map(int, numbers[:-1])) == 0:
+            raise argparse.ArgumentTypeError(f"'{item}' is not ROWS+ROWS+...xWIDTH, a count a rank")
+        shapes.append(RowsShape(tuple(map(int, numbers[:-1])), int(width)))
+    return shapes
+
+
 def parse_arguments():
     def positive(text):
         if not text.isdigit() or int(text) == 0:
@@ -347,6 +438,14 @@ def parse_arguments():
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shapes", type=shapes_from, default=shapes_from(ANCHOR_SHAPES), help=f"[{ANCHOR_SHAPES}]")
+    parser.add_argument(
+        "--rows",
+        type=rows_from,
+        nargs="?",
+        const=rows_from(ANCHOR_ROWS),
+        metavar="R+R+...xWIDTH,...",
+        help=f"rows instead: the counts of the ranks, and the elements of a row [{ANCHOR_ROWS}]",
+    )
     parser.add_argument("--type", choices=("bfloat16", "float16"), default="bfloat16")
     parser.add_argument("--ranks", type=positive, default=2, help="processes to start, without torchrun [2]")
     parser.add_argument("--samples", type=positive, default=30, help="timed samples [30]")

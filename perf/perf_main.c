@@ -199,7 +199,7 @@ int perfMain(int argc, char** argv, const perfOp_t* op) {
   perfOptions_t options;
   perfWorld_t world;
   perfSteps_t steps = {NULL, 0};
-  const perfParse_t parsed = perfOptionsParse(op->name, argc, argv, &options);
+  const perfParse_t parsed = perfOptionsParse(op, argc, argv, &options);
   if (parsed == perfHelpAsked) status = perfExitOk;
   if (parsed != perfParsed) goto freeOptions;
   if (!perfWorldDetect(&options, perfCudaDeviceCount(), &world)) goto freeOptions;

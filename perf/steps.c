@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 #include "steps.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "models.h"
-#include "numbers.h"
+#include "op.h"
 #include "report.h"
 
 #define PERF_MAX_STEPS 100000
+#define ARENA_ALIGNMENT 256 /* of a message */
 
-static bool append(perfSteps_t* steps, const char* model, const ulyxShape_t* shape) {
+bool perfStepsAppend(perfSteps_t* steps, const perfStep_t* step) {
   if (steps->count == PERF_MAX_STEPS) {
     perfError("the sweep has more than %d steps", PERF_MAX_STEPS);
     return false;
@@ -22,18 +20,14 @@ static bool append(perfSteps_t* steps, const char* model, const ulyxShape_t* sha
     return false;
   }
   steps->steps = grown;
-  perfStep_t* step = &grown[steps->count++];
-  memset(step, 0, sizeof(*step));
-  memcpy(step->model, model, strlen(model) + 1);
-  step->shape = *shape;
+  grown[steps->count++] = *step;
   return true;
 }
 
-/* One step for each token count that -b, -e, -f and -i name. */
-static bool appendSweep(const perfOptions_t* options, const char* model, ulyxShape_t shape, perfSteps_t* steps) {
+bool perfStepsAppendSweep(perfSteps_t* steps, const perfOptions_t* options, perfStep_t step) {
   for (int64_t tokens = options->beginTokens; tokens <= options->endTokens;) {
-    shape.tokens = tokens;
-    if (!append(steps, model, &shape)) return false;
+    step.tokens = tokens;
+    if (!perfStepsAppend(steps, &step)) return false;
     if (options->tokensStep > 0) {
       if (tokens > options->endTokens - options->tokensStep) break;
       tokens += options->tokensStep;
@@ -45,107 +39,68 @@ static bool appendSweep(const perfOptions_t* options, const char* model, ulyxSha
   return true;
 }
 
-static bool appendModel(const perfOptions_t* options, const perfModel_t* model, ulyxShape_t shape, perfSteps_t* steps) {
-  shape.heads = model->heads;
-  shape.kvHeads = model->kvHeads;
-  shape.headDim = model->headDim;
-  if (options->beginTokens != PERF_UNSET) return appendSweep(options, model->name, shape, steps);
-  shape.tokens = model->tokens / options->tokensDivide;
-  return append(steps, model->name, &shape);
+int64_t* perfMessagesCreate(const perfOp_t* op, const perfProblem_t* problem) {
+  const size_t pairs = (size_t)problem->nRanks * (size_t)problem->nRanks;
+  int64_t* bytes = calloc(pairs * PERF_MAX_TENSORS, sizeof(*bytes));
+  if (bytes == NULL) {
+    perfError("out of memory for the messages of %d ranks", problem->nRanks);
+    return NULL;
+  }
+  if (op->messages(problem, bytes)) return bytes;
+  free(bytes);
+  return NULL;
 }
 
-static bool list(const perfOptions_t* options, perfSteps_t* steps) {
-  ulyxShape_t shape = ULYX_SHAPE_INITIALIZER;
-  shape.heads = options->heads;
-  shape.kvHeads = options->kvHeads;
-  shape.headDim = options->headDim;
-  shape.valueDim = options->valueDim;
-  shape.batch = options->batch;
-  shape.tokenCounts = options->tokenCounts.values;
-  shape.headCounts = options->headCounts.values;
-  shape.type = options->type->type;
-  shape.packedIn = (int)options->packedIn;
-  shape.packedOut = (int)options->packedOut;
-  perfModel_t model;
-  if (options->model != NULL && strcmp(options->model, "all") != 0) {
-    return perfModelByName(options->model, &model) && appendModel(options, &model, shape, steps);
+/* What one direction of a rank comes to. */
+typedef struct direction {
+  int64_t bytes;
+  int64_t stagedBytes; /* each message at a multiple of the arena's alignment */
+} direction_t;
+
+static void addPair(const int64_t* bytes, direction_t* direction) {
+  for (int i = 0; i < PERF_MAX_TENSORS; i++) {
+    direction->bytes += bytes[i];
+    direction->stagedBytes += (bytes[i] + ARENA_ALIGNMENT - 1) / ARENA_ALIGNMENT * ARENA_ALIGNMENT;
   }
-  if (options->model != NULL) {
-    for (int row = 0; perfModelByRow(row, &model); row++) {
-      if (!appendModel(options, &model, shape, steps)) return false;
+}
+
+static int64_t larger(int64_t a, int64_t b) {
+  return a > b ? a : b;
+}
+
+/* Fills in the remote bytes and, where ulyx does not say before it has a plan, an arena that is enough for any: every
+ * message staged on both ends, and beside them what is received to be summed. */
+static bool weigh(const perfOp_t* op, const perfProblem_t* problem, perfStep_t* step) {
+  const int nRanks = problem->nRanks;
+  int64_t* bytes = perfMessagesCreate(op, problem);
+  if (bytes == NULL) return false;
+  const bool arenaIsKnown = step->arenaBytes > 0;
+  for (int rank = 0; rank < nRanks; rank++) {
+    direction_t sent = {0, 0};
+    direction_t received = {0, 0};
+    for (int peer = 0; peer < nRanks; peer++) {
+      if (peer == rank) continue;
+      addPair(bytes + ((size_t)rank * (size_t)nRanks + (size_t)peer) * PERF_MAX_TENSORS, &sent);
+      addPair(bytes + ((size_t)peer * (size_t)nRanks + (size_t)rank) * PERF_MAX_TENSORS, &received);
     }
-    return true;
-  }
-  if (shape.tokenCounts != NULL) {
-    if (!perfCountsSum(&options->tokenCounts, &shape.tokens)) {
-      perfError("the sum of --token-counts exceeds 64 bits");
-      return false;
+    const int64_t busier = larger(sent.bytes, received.bytes);
+    step->remoteBytes = larger(step->remoteBytes, busier);
+    if (!arenaIsKnown) {
+      step->arenaBytes = larger(step->arenaBytes, sent.stagedBytes + received.stagedBytes + busier);
     }
-    return append(steps, "", &shape);
   }
-  return appendSweep(options, "", shape, steps);
-}
-
-static int64_t busierDirection(const int64_t* traffic, int nRanks, int rank) {
-  int64_t sent = 0;
-  int64_t received = 0;
-  for (int peer = 0; peer < nRanks; peer++) {
-    if (peer == rank) continue;
-    sent += traffic[(size_t)rank * (size_t)nRanks + (size_t)peer];
-    received += traffic[(size_t)peer * (size_t)nRanks + (size_t)rank];
-  }
-  return sent > received ? sent : received;
-}
-
-/* Fills in the step's bytes; refuses an impossible shape. */
-static bool judge(const perfOp_t* op, int nRanks, perfStep_t* step, ulyxRange_t* tokenRanges, int64_t* traffic) {
-  ulyxResult_t result = ulyxShapeGetRanges(&step->shape, nRanks, tokenRanges, NULL, NULL);
-  if (result == ulyxSuccess) result = ulyxShapeGetTraffic(&step->shape, nRanks, op->op, traffic);
-  for (int rank = 0; result == ulyxSuccess && rank < nRanks; rank++) {
-    ulyxShapeBytes_t bytes = ULYX_SHAPE_BYTES_INITIALIZER;
-    result = ulyxShapeGetBytes(&step->shape, nRanks, rank, &bytes);
-    if (result != ulyxSuccess) break;
-    const int64_t sizeBytes = op->sizeBytes(&bytes);
-    const int64_t remoteBytes = busierDirection(traffic, nRanks, rank);
-    if (sizeBytes > step->sizeBytes) step->sizeBytes = sizeBytes;
-    if (remoteBytes > step->remoteBytes) step->remoteBytes = remoteBytes;
-    if (bytes.arena > step->arenaBytes) step->arenaBytes = bytes.arena;
-  }
-  if (result != ulyxSuccess) {
-    perfError("%s%s%" PRId64 " tokens over %d ranks: %s", step->model, step->model[0] != '\0' ? ": " : "",
-              step->shape.tokens, nRanks, ulyxGetLastError(NULL));
-    return false;
-  }
-  step->tokens = tokenRanges[nRanks - 1].stop;
+  free(bytes);
   return true;
 }
 
 bool perfStepsCreate(const perfOptions_t* options, const perfOp_t* op, int nRanks, perfSteps_t* steps) {
-  const perfCounts_t* counts[] = {&options->tokenCounts, &options->headCounts};
-  static const char* const names[] = {"--token-counts", "--head-counts"};
-  for (int i = 0; i < 2; i++) {
-    if (counts[i]->values != NULL && counts[i]->count != nRanks) {
-      perfError("%s needs one count a rank, %d, not %d", names[i], nRanks, counts[i]->count);
-      return false;
-    }
-  }
-  if (!list(options, steps)) return false;
-  bool ok = false;
-  ulyxRange_t* tokenRanges = calloc((size_t)nRanks, sizeof(*tokenRanges));
-  int64_t* traffic = calloc((size_t)nRanks * (size_t)nRanks, sizeof(*traffic));
-  if (tokenRanges == NULL || traffic == NULL) {
-    perfError("out of memory for the traffic of %d ranks", nRanks);
-    goto freeScratch;
-  }
+  if (!op->list(options, nRanks, steps)) return false;
   for (int i = 0; i < steps->count; i++) {
-    if (!judge(op, nRanks, &steps->steps[i], tokenRanges, traffic)) goto freeScratch;
+    perfStep_t* step = &steps->steps[i];
+    const perfProblem_t problem = {options, step, nRanks};
+    if (!op->judge(&problem, step) || !weigh(op, &problem, step)) return false;
   }
-  ok = true;
-
-freeScratch:
-  free(traffic);
-  free(tokenRanges);
-  return ok;
+  return true;
 }
 
 void perfStepsFree(perfSteps_t* steps) {

@@ -8,27 +8,25 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "op.h"
-#include "options.h"
-#include "ulyx.h"
+#include "problem.h"
 
-typedef struct perfStep {
-  char model[64]; /* "" without one */
-  ulyxShape_t shape;
-  int64_t tokens;
-  int64_t sizeBytes;   /* the op's, of the busiest rank */
-  int64_t remoteBytes; /* of the busiest rank's busier direction */
-  int64_t arenaBytes;  /* the most that a rank needs */
-} perfStep_t;
+struct perfOp;
 
 typedef struct perfSteps {
   perfStep_t* steps;
   int count;
 } perfSteps_t;
 
-/* The shapes point to the options' counts. A refusal has been reported. Free in either case. */
-bool perfStepsCreate(const perfOptions_t* options, const perfOp_t* op, int nRanks, perfSteps_t* steps);
+/* A refusal has been reported. Free in either case. */
+bool perfStepsCreate(const perfOptions_t* options, const struct perfOp* op, int nRanks, perfSteps_t* steps);
 
 void perfStepsFree(perfSteps_t* steps);
+
+/* For an op's list: one step, and one for each token count that -b, -e, -f and -i name. */
+bool perfStepsAppend(perfSteps_t* steps, const perfStep_t* step);
+bool perfStepsAppendSweep(perfSteps_t* steps, const perfOptions_t* options, perfStep_t step);
+
+/* What an op's messages says, in a new array; NULL if it failed or memory is short, which has been reported. */
+int64_t* perfMessagesCreate(const struct perfOp* op, const perfProblem_t* problem);
 
 #endif /* PERF_STEPS_H_ */

@@ -29,26 +29,21 @@ const char* perfAverageText(perfAverage_t average) {
   return "";
 }
 
-static void printShape(const perfOptions_t* o) {
-  if (o->model != NULL) {
-    (void)printf("# shape: model %s, tokens divided by %" PRId64, o->model, o->tokensDivide);
-  } else {
-    (void)printf("# shape: heads %" PRId64 ", kv heads %" PRId64 ", head dim %" PRId64 ", value dim %" PRId64, o->heads,
-                 o->kvHeads > 0 ? o->kvHeads : o->heads, o->headDim, o->valueDim > 0 ? o->valueDim : o->headDim);
-  }
-  (void)printf(", batch %" PRId64 ", type %s%s%s\n", o->batch, o->type->name, o->packedIn != 0 ? ", packed in" : "",
-               o->packedOut != 0 ? ", packed out" : "");
-}
-
-static void printTitles(const perfOptions_t* o) {
-  (void)printf("#\n# %12s  %10s  %9s  %9s  %9s  %7s  %7s  %7s  %7s", "size", "tokens", "time", "min", "max", "algbw",
+static void printTitles(const perfOptions_t* o, const perfOp_t* op) {
+  (void)printf("#\n# %12s  %10s  %9s  %9s  %9s  %7s  %7s  %7s  %7s", "size", op->unit, "time", "min", "max", "algbw",
                "busbw", "#wrong", "limit%");
-  if (o->baseline > 0) (void)printf("  %9s  %9s  %7s", "nccl", "nccl3", "ratio");
+  if (o->baseline > 0) {
+    for (int i = 0; i < op->nBaselines; i++) (void)printf("  %9s", op->baselines[i].title);
+    (void)printf("  %7s", "ratio");
+  }
   if (o->enqueue > 0) (void)printf("  %9s", "enqueue");
   if (o->model != NULL) (void)printf("  %s", "model");
   (void)printf("\n# %12s  %10s  %9s  %9s  %9s  %7s  %7s  %7s  %7s", "(B)", "", "(us)", "(us)", "(us)", "(GB/s)",
                "(GB/s)", "(B)", "");
-  if (o->baseline > 0) (void)printf("  %9s  %9s  %7s", "(us)", "(us)", "");
+  if (o->baseline > 0) {
+    for (int i = 0; i < op->nBaselines; i++) (void)printf("  %9s", "(us)");
+    (void)printf("  %7s", "");
+  }
   if (o->enqueue > 0) (void)printf("  %9s", "(us)");
   (void)printf("\n");
 }
@@ -63,7 +58,9 @@ void perfTableBegin(const perfOptions_t* o, const perfOp_t* op, const ulyxRuntim
                info->transportReason != NULL ? info->transportReason : "",
                o->memory == perfMemorySymmetric ? "symmetric" : "plain", info->nRanks);
   for (int rank = 0; rank < info->nRanks; rank++) (void)printf("#   rank %3d: %s\n", rank, places[rank].text);
-  printShape(o);
+  (void)printf("# shape: ");
+  op->printShape(o);
+  (void)printf("\n");
   (void)printf("# samples %d of %d exchanges %s, warm-up %d samples, checks %" PRId64 "\n", repeat->samples,
                repeat->perSample, repeat->graph ? "in one CUDA graph" : "back to back", repeat->warmup, o->checks);
   (void)printf("# size:   %s\n", op->sizeText);
@@ -72,12 +69,13 @@ void perfTableBegin(const perfOptions_t* o, const perfOp_t* op, const ulyxRuntim
   (void)printf("# busbw:  remote bytes of the busiest rank's busier direction / time\n");
   (void)printf("# limit%%: share of what one contiguous copy of those bytes to a peer GPU reaches, all GPUs at once\n");
   if (o->baseline > 0) {
-    (void)printf(
-        "# nccl:   registered NCCL send and receive of the same remote bytes without packing, 1 message a peer\n");
-    (void)printf("# nccl3:  the same with a message a tensor; ratio: nccl / time\n");
+    for (int i = 0; i < op->nBaselines; i++) {
+      (void)printf("# %s: %s\n", op->baselines[i].title, op->baselines[i].text);
+    }
+    (void)printf("# ratio:  %s / time\n", op->baselines[0].title);
   }
   if (o->enqueue > 0) (void)printf("# enqueue: host time of one call\n");
-  printTitles(o);
+  printTitles(o, op);
   (void)fflush(stdout);
 }
 
@@ -89,7 +87,7 @@ static void printMeasured(int width, int decimals, double number) {
   }
 }
 
-void perfTableRow(const perfOptions_t* o, const perfRow_t* row) {
+void perfTableRow(const perfOptions_t* o, const perfOp_t* op, const perfRow_t* row) {
   const double* values = row->values.of;
   (void)printf("  %12" PRId64 "  %10" PRId64, row->step->sizeBytes, row->step->tokens);
   printMeasured(9, 2, values[perfValueMedian]);
@@ -100,10 +98,9 @@ void perfTableRow(const perfOptions_t* o, const perfRow_t* row) {
   printMeasured(7, 0, o->checks > 0 ? values[perfValueWrong] : PERF_NOT_MEASURED);
   printMeasured(7, 1, row->limitPercent);
   if (o->baseline > 0) {
-    const double ncclUs = values[perfValueNccl];
-    printMeasured(9, 2, ncclUs);
-    printMeasured(9, 2, values[perfValueNccl3]);
-    printMeasured(7, 3, ncclUs >= 0 ? ncclUs / values[perfValueMedian] : PERF_NOT_MEASURED);
+    const double firstUs = values[perfValueBaseline];
+    for (int i = 0; i < op->nBaselines; i++) printMeasured(9, 2, values[perfValueBaseline + i]);
+    printMeasured(7, 3, firstUs >= 0 ? firstUs / values[perfValueMedian] : PERF_NOT_MEASURED);
   }
   if (o->enqueue > 0) printMeasured(9, 2, values[perfValueEnqueue]);
   if (row->step->model[0] != '\0') (void)printf("  %s", row->step->model);

@@ -13,7 +13,7 @@ const char* perfAverageText(perfAverage_t average);
 
 void perfTableBegin(const perfOptions_t* options, const perfOp_t* op, const ulyxRuntimeInfo_t* info,
                     const perfRepeat_t* repeat, const perfPlace_t* places);
-void perfTableRow(const perfOptions_t* options, const perfRow_t* row);
+void perfTableRow(const perfOptions_t* options, const perfOp_t* op, const perfRow_t* row);
 void perfTableEnd(const perfOptions_t* options, double wrongBytes, double averageGBps);
 
 #endif /* PERF_TABLE_H_ */

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "plan_context.h"
 #include "plan_exchange.h"
 #include "report.h"
 
@@ -15,6 +16,7 @@ typedef struct subcommand {
 
 static const subcommand_t subcommands[] = {
     {"exchange", "ranges, bytes from rank to rank and arenas of an attention exchange", planExchange},
+    {"context", "what each rank has of sequences that are split over ranks", planContext},
 };
 
 enum { nSubcommands = sizeof(subcommands) / sizeof(subcommands[0]) };

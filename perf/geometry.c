@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT */
+#include "geometry.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "report.h"
+#include "types.h"
+
+perfGeometry_t* perfGeometriesCreate(const ulyxShape_t* shape, int nRanks) {
+  perfGeometry_t* created = NULL;
+  ulyxRange_t* ranges = calloc(3 * (size_t)nRanks, sizeof(*ranges));
+  perfGeometry_t* geometries = calloc((size_t)nRanks, sizeof(*geometries));
+  if (ranges == NULL || geometries == NULL) {
+    perfError("out of memory for the geometry of %d ranks", nRanks);
+    goto freeArrays;
+  }
+  ulyxRange_t* tokenRanges = ranges;
+  ulyxRange_t* headRanges = ranges + nRanks;
+  ulyxRange_t* kvHeadRanges = ranges + 2 * (size_t)nRanks;
+  if (!perfUlyxOk(ulyxShapeGetRanges(shape, nRanks, tokenRanges, headRanges, kvHeadRanges), NULL,
+                  "ulyxShapeGetRanges")) {
+    goto freeArrays;
+  }
+  const int64_t elementBytes = perfTypeByCode(shape->type)->bytes;
+  for (int rank = 0; rank < nRanks; rank++) {
+    geometries[rank] = (perfGeometry_t){
+        .batch = shape->batch,
+        .tokens = tokenRanges[nRanks - 1].stop,
+        .heads = shape->heads,
+        .kvHeads = shape->kvHeads > 0 ? shape->kvHeads : shape->heads,
+        .headBytes = shape->headDim * elementBytes,
+        .valueBytes = (shape->valueDim > 0 ? shape->valueDim : shape->headDim) * elementBytes,
+        .tokenRange = tokenRanges[rank],
+        .headRange = headRanges[rank],
+        .kvHeadRange = kvHeadRanges[rank],
+        .packedIn = shape->packedIn != 0,
+        .packedOut = shape->packedOut != 0,
+    };
+  }
+  created = geometries;
+  geometries = NULL;
+
+freeArrays:
+  free(geometries);
+  free(ranges);
+  return created;
+}
+
+static perfLayout_t layOutQkv(const perfGeometry_t* g, ulyxRange_t tokens, ulyxRange_t heads, ulyxRange_t kvHeads,
+                              bool packed) {
+  perfLayout_t layout;
+  memset(&layout, 0, sizeof(layout));
+  perfLayoutAdd(&layout, perfTensorQ, g->batch, tokens, heads, g->headBytes);
+  perfLayoutAdd(&layout, perfTensorK, g->batch, tokens, kvHeads, g->headBytes);
+  perfLayoutAdd(&layout, perfTensorV, g->batch, tokens, kvHeads, g->valueBytes);
+  if (packed) perfLayoutPack(&layout);
+  return layout;
+}
+
+static perfLayout_t layOutO(const perfGeometry_t* g, ulyxRange_t tokens, ulyxRange_t heads) {
+  perfLayout_t layout;
+  memset(&layout, 0, sizeof(layout));
+  perfLayoutAdd(&layout, perfTensorO, g->batch, tokens, heads, g->valueBytes);
+  return layout;
+}
+
+perfLayout_t perfLayoutQkvSeqSide(const perfGeometry_t* g) {
+  return layOutQkv(g, g->tokenRange, (ulyxRange_t){0, g->heads}, (ulyxRange_t){0, g->kvHeads}, g->packedIn);
+}
+
+perfLayout_t perfLayoutQkvHeadsSide(const perfGeometry_t* g) {
+  return layOutQkv(g, (ulyxRange_t){0, g->tokens}, g->headRange, g->kvHeadRange, g->packedOut);
+}
+
+perfLayout_t perfLayoutOSeqSide(const perfGeometry_t* g) {
+  return layOutO(g, g->tokenRange, (ulyxRange_t){0, g->heads});
+}
+
+perfLayout_t perfLayoutOHeadsSide(const perfGeometry_t* g) {
+  return layOutO(g, (ulyxRange_t){0, g->tokens}, g->headRange);
+}
