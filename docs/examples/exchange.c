@@ -4,7 +4,7 @@
  * 10-token sequence over 6 heads, exchanges it for all tokens over its own heads, and sends "attention's
  * output" (here: Q itself) back.
  *
- *   cc -std=c11 exchange.c -lulyx -lpthread && ./a.out */
+ *   cmake --preset cpu && cmake --build build/cpu && build/cpu/tests/exchange_example */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
