@@ -18,7 +18,7 @@ __device__ void applyHop(const ulyxChainArgs& args, const float* state, const fl
       const float m = args.transposed ? matrix[j * keyDim + k] : matrix[k * keyDim + j];
       sum = __fmaf_rn(m, from[j * ULYX_CHAIN_COLUMNS + threadIdx.x], sum);
     }
-    to[k * ULYX_CHAIN_COLUMNS + threadIdx.x] = sum;
+    to[k * ULYX_CHAIN_COLUMNS + threadIdx.x] = isnan(sum) ? __int_as_float(0x7fffffff) : sum;
   }
   __syncthreads();
 }

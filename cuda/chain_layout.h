@@ -4,7 +4,7 @@
  * heads one after another. S starts from `initial` (NULL: zero); hop h, `hopBytes` behind the one before, holds
  * all heads' S_h and then all heads' M_h, and makes S <- M_h S + S_h. The result goes to `received`; with `final`,
  * final = ownMatrix start + ownState, where start is `received`, or `ownStart` (NULL: zero) if startsHere. Each
- * element is fmaf over keyDim ascending. */
+ * element is fmaf over keyDim ascending, from S_h; a NaN is stored as 0x7fffffff. */
 #ifndef ULYX_CHAIN_LAYOUT_H_
 #define ULYX_CHAIN_LAYOUT_H_
 

@@ -302,7 +302,7 @@ typedef struct ulyxRuntimeInfo {
 ULYX_API ulyxResult_t ulyxRuntimeGetInfo(ulyxRuntime_t rt, ulyxRuntimeInfo_t* info);
 
 /* Ends use: later calls on the runtime and its plans return ulyxClosed, save GetInfo, GetLastError, Close,
- * MemFree, PlanDestroy and Destroy. Exchanges already enqueued finish. Not collective. */
+ * MemFree, PlanDestroy, GetContext and Destroy. Exchanges already enqueued finish. Not collective. */
 ULYX_API ulyxResult_t ulyxRuntimeClose(ulyxRuntime_t rt);
 
 /* Waits for this rank's enqueued exchanges, frees everything the runtime owns (plans and memory from
@@ -609,7 +609,8 @@ ULYX_API ulyxResult_t ulyxAllGatherRows(ulyxPlan_t plan, const ulyxTensor_t* in,
 
 /* Every rank ends with its own rows, each the sum of every rank's: added in fp32 in rank order and rounded once,
  * so the bits are the same on every transport and in every run. A NaN comes out as the type's quiet NaN with no
- * payload. Otherwise as ulyxAllGatherRows. */
+ * payload (at world size 1 in place nothing is done, NaNs included). At most 512 ranks. Otherwise as ulyxAllGatherRows.
+ */
 ULYX_API ulyxResult_t ulyxReduceScatterRows(ulyxPlan_t plan, const ulyxTensor_t* in, const ulyxTensor_t* out,
                                             ulyxStream_t stream);
 
@@ -618,12 +619,14 @@ ULYX_API ulyxResult_t ulyxAllToAllRows(ulyxPlan_t plan, const ulyxTensor_t* in, 
                                        ulyxStream_t stream);
 
 /* ulyxContextCacheGet for this rank, from a cache of 64 that belongs to the runtime. Any thread may call it at any
- * time before ulyxRuntimeDestroy, also on a closed runtime. */
+ * time before ulyxRuntimeDestroy, also on a closed runtime; its refusals are the calling thread's alone
+ * (ulyxGetLastError(NULL)). */
 ULYX_API ulyxResult_t ulyxRuntimeGetContext(ulyxRuntime_t rt, const void* cuSeqlens, int64_t count, int type, int split,
                                             int convKernel, ulyxContext_t* context);
 
 /* Writes the context's localCuSeqlens [numSequences + 1] to memory of the runtime's device (loopback: of the host),
- * in stream order. They are read during the call only; legal under capture, and a graph owns what it stores. */
+ * in stream order. The context is this rank's, of this world. They are read during the call only; legal under
+ * capture, and a graph owns what it stores. */
 ULYX_API ulyxResult_t ulyxContextStoreCuSeqlens(ulyxRuntime_t rt, ulyxContext_t context, int32_t* data,
                                                 ulyxStream_t stream);
 
@@ -664,7 +667,8 @@ ULYX_API ulyxResult_t ulyxConvHalo(ulyxPlan_t plan, const ulyxTensor_t* local, c
                                    ulyxStream_t stream);
 
 /* The reverse, for gradients: adds each rank's halo rows to the rows of their owners, in place: local + halo
- * gradients in rank order, in fp32, rounded once. Rows that are in nobody's halo are untouched. Otherwise as
+ * gradients in rank order, in fp32, rounded once. Rows that are in nobody's halo are untouched; a row may
+ * be in the halos of at most 511 ranks. Otherwise as
  * ulyxConvHalo. */
 ULYX_API ulyxResult_t ulyxConvHaloBackward(ulyxPlan_t plan, const ulyxTensor_t* halo, const ulyxTensor_t* local,
                                            ulyxStream_t stream);
@@ -709,8 +713,9 @@ ULYX_API ulyxResult_t ulyxPlanGetStates(ulyxPlan_t plan, ulyxStates_t* states);
 /* Hands the state on: received = the initial state (zero without), then S <- M S + S_ext over the preNumRanks ranks
  * before this one, in order; zero where the first sequence starts here, unless it is also the last and has an
  * initial state. final = M S + S_ext of this rank itself. Every element starts from S_ext and adds its products by
- * fused multiply-adds over keyDim ascending, so the bits are the same on every transport and in every run. Otherwise as
- * ulyxConvHalo. */
+ * fused multiply-adds over keyDim ascending, so the bits are the same on every transport and in every run. A computed
+ * NaN is stored as 0x7fffffff. Outputs never share memory with inputs. A rank without tokens names state and transition
+ * all the same, and its final is made of what they hold. Otherwise as ulyxConvHalo. */
 ULYX_API ulyxResult_t ulyxStateChain(ulyxPlan_t plan, const ulyxStates_t* states, ulyxStream_t stream);
 
 /* The mirror image, for gradients: first and last sequence change places, the order is from the last rank down, and

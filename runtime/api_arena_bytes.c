@@ -13,7 +13,8 @@ ulyxResult_t ulyxRowsShapeGetArenaBytes(const ulyxRowsShape_t* shape, int nRanks
   ulyxRows rows;
   ulyxPhase phase;
   if (bytes == NULL) return ulyxFail(ulyxInvalidArgument, "bytes is NULL");
-  if (nRanks < 1 || rank < 0 || rank >= nRanks) {
+  if (nRanks < 1) return ulyxFail(ulyxInvalidArgument, "nRanks is %d, expected 1 or more", nRanks);
+  if (rank < 0 || rank >= nRanks) {
     return ulyxFail(ulyxInvalidArgument, "rank is %d of %d, expected 0 to %d", rank, nRanks, nRanks - 1);
   }
   ULYX_TRY(ulyxRowsResolve(shape, nRanks, rank, &rows));

@@ -3,6 +3,7 @@
  * The merge of a chain of states on the host: the kernel's arithmetic, element by element, in its order. */
 #include <math.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "chain.h"
 #include "sum.h"
@@ -25,6 +26,14 @@ void ulyxChainArgsFill(const ulyxChain* chain, void* const* src, void* const* ds
                       .startsHere = chain->startsHere ? 1 : 0};
 }
 
+/* The one NaN that a merge stores: quiet, no sign, as the kernel's. */
+static float quietNan(void) {
+  const uint32_t bits = UINT32_C(0x7fffffff);
+  float value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
 /* One column of one head: to = S_hop + M from. */
 static void applyHop(const ulyxChainArgs* args, const float* state, const float* matrix, const float* from, float* to,
                      int64_t column) {
@@ -34,7 +43,7 @@ static void applyHop(const ulyxChainArgs* args, const float* state, const float*
     for (int64_t j = 0; j < keyDim; ++j) {
       sum = fmaf(args->transposed ? matrix[j * keyDim + k] : matrix[k * keyDim + j], from[j], sum);
     }
-    to[k] = sum;
+    to[k] = isnan(sum) ? quietNan() : sum; /* whose NaN it was differs between processors */
   }
 }
 

@@ -105,8 +105,7 @@ ulyxResult_t ulyxHaloForward(const ulyxHalo* halo, ulyxPhase* phase) {
 }
 
 /* Own rows from the first that is in somebody's halo on: themselves, then every later rank's gradients. */
-ulyxResult_t ulyxHaloBackward(const ulyxHalo* halo, ulyxPhase* phase) {
-  ULYX_TRY(ulyxPhaseBuild(halo, listBackward, halo->rank, halo->nRanks, phase));
+static ulyxResult_t addSum(const ulyxHalo* halo, ulyxPhase* phase) {
   const ulyxRange_t own = halo->tokens[halo->rank];
   int64_t first = own.stop;
   for (int r = halo->rank + 1; r < halo->nRanks; ++r) {
@@ -146,6 +145,13 @@ ulyxResult_t ulyxHaloBackward(const ulyxHalo* halo, ulyxPhase* phase) {
   }
   phase->after.kind = ulyxLocalSum;
   return ulyxSuccess;
+}
+
+ulyxResult_t ulyxHaloBackward(const ulyxHalo* halo, ulyxPhase* phase) {
+  ULYX_TRY(ulyxPhaseBuild(halo, listBackward, halo->rank, halo->nRanks, phase));
+  const ulyxResult_t result = addSum(halo, phase);
+  if (result != ulyxSuccess) ulyxPhaseFree(phase);
+  return result;
 }
 
 ulyxStatement ulyxHaloState(const ulyxHalo* halo) {

@@ -226,7 +226,9 @@ static ulyxResult_t addSum(const ulyxRows* rows, ulyxPhase* phase) {
 ulyxResult_t ulyxRowsPhase(const ulyxRows* rows, ulyxPhase* phase) {
   static const ulyxLister listers[] = {listAllGather, listReduceScatter, listAllToAll};
   ULYX_TRY(ulyxPhaseBuild(rows, listers[rows->op], rows->rank, rows->nRanks, phase));
-  return rows->op == ulyxRowsReduceScatter ? addSum(rows, phase) : ulyxSuccess;
+  const ulyxResult_t result = rows->op == ulyxRowsReduceScatter ? addSum(rows, phase) : ulyxSuccess;
+  if (result != ulyxSuccess) ulyxPhaseFree(phase);
+  return result;
 }
 
 ulyxStatement ulyxRowsState(const ulyxRows* rows) {

@@ -106,7 +106,9 @@ static void addMessage(Builder* builder, bool sending, ulyxMessage message) {
   ulyxWire* const wire = builder->wire;
   findImage(phase->copies + message.firstCopy, wire->places + message.firstCopy, sending, &message);
   message.arenaOffset = builder->arenaBytes;
-  builder->arenaBytes += ulyxAlignUp(message.bytes, ULYX_WIRE_ALIGNMENT);
+  /* scratch lies in the arena itself: what arrives there whole is never staged */
+  const bool staged = sending || message.buffer != ULYX_SCRATCH;
+  if (staged) builder->arenaBytes += ulyxAlignUp(message.bytes, ULYX_WIRE_ALIGNMENT);
   if (sending) {
     wire->sends[wire->sendCount++] = message;
   } else {

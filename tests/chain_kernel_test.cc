@@ -5,6 +5,8 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include <algorithm>
 #include <cstdint>
 #include <vector>
@@ -47,6 +49,12 @@ class ChainKernel : public ::testing::Test {
     std::vector<float> host(size_t(at.back()));
     Rng rng(seed);
     for (float& value : host) value = float(double(rng.Next() >> 11) / double(int64_t{1} << 52) - 1);
+    if (rng.OneIn(3)) { /* infinities times zero, and NaNs of any bits */
+      const uint32_t bits[] = {0x7f800000u, 0xff800000u, 0xffc12345u, 0x7fa00001u, 0u};
+      for (const uint32_t& odd : bits) {
+        std::memcpy(&host[size_t(rng.Between(0, int64_t(host.size()) - 1))], &odd, sizeof(float));
+      }
+    }
     void* memory = nullptr;
     const size_t bytes = host.size() * sizeof(float);
     CUDA_OK(cudaMalloc(&memory, bytes));
@@ -77,7 +85,7 @@ class ChainKernel : public ::testing::Test {
     CUDA_OK(cudaMemcpy(found.data(), memory, bytes, cudaMemcpyDeviceToHost));
     CUDA_OK(cudaFree(memory));
     for (size_t i = 0; i < host.size(); i++) {
-      if (host[i] == found[i]) continue;
+      if (std::memcmp(&host[i], &found[i], sizeof(float)) == 0) continue;
       FAIL() << "float " << i << " is " << found[i] << ", expected " << host[i] << "; " << dims.heads << " heads of "
              << dims.keyDim << " x " << dims.valueDim << ", " << dims.hops << " hops";
     }

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -173,6 +174,47 @@ TEST(Edges, UnequalCountsOfAnAllToAllWithoutAgreementAreRefusedByTheRankThatExpe
       EXPECT_EQ(to, std::vector<unsigned char>(to.size(), 0));
     }
   });
+}
+
+TEST(Edges, MoreAddendsThanASumTakesAreRefusedAndNothingLeaks) {
+  ulyxRowsShape_t shape = ULYX_ROWS_SHAPE_INITIALIZER;
+  shape.op = ulyxRowsReduceScatter;
+  shape.rowElements = 8;
+  shape.total = 1000;
+  int64_t bytes = -1;
+  EXPECT_TRUE(Refused(ulyxRowsShapeGetArenaBytes(&shape, 513, 0, &bytes), ulyxUnsupported, {"513", "512"}));
+  EXPECT_TRUE(Refused(ulyxRowsShapeGetArenaBytes(&shape, INT32_MIN, 0, &bytes), ulyxInvalidArgument, {"nRanks"}));
+  EXPECT_EQ(bytes, -1);
+  EXPECT_EQ(ulyxRowsShapeGetArenaBytes(&shape, 8, 0, &bytes), ulyxSuccess);
+  // 125 rows of 16 bytes to and from each of 7 peers; what arrives is not staged again.
+  EXPECT_EQ(bytes, 7 * 2048 + 7 * 125 * 16);
+}
+
+// Infinity times zero is a NaN whose sign and payload differ between processors; the bits of a merge must not.
+TEST(Edges, ANaNThatAChainComputesHasTheSameBitsEverywhere) {
+  Ranks ranks(1);
+  const int32_t cuSeqlens[] = {0, 4};
+  ulyxContext_t context = nullptr;
+  MUST(ulyxRuntimeGetContext(ranks.runtimes[0], cuSeqlens, 2, ulyxInt32, ulyxSplitBalanced, 0, &context));
+  ulyxStateShape_t shape = ULYX_STATE_SHAPE_INITIALIZER;
+  shape.context = context;
+  shape.heads = shape.keyDim = shape.valueDim = 1;
+  shape.wantsFinal = 1;
+  ulyxPlan_t plan = nullptr;
+  ulyxStates_t states;
+  MUST(ulyxStatePlanCreate(ranks.runtimes[0], &shape, &plan));
+  MUST(ulyxPlanGetStates(plan, &states));
+  float state = 1, transition = HUGE_VALF, received = 5, final = 5;
+  states.state.data = &state;
+  states.transition.data = &transition;
+  states.received.data = &received;
+  states.final.data = &final;
+  MUST(ulyxStateChain(plan, &states, nullptr));
+  uint32_t bits = 0;
+  std::memcpy(&bits, &final, sizeof bits);
+  EXPECT_EQ(bits, 0x7fffffffu);
+  EXPECT_EQ(received, 0);
+  MUST(ulyxContextDestroy(context));
 }
 
 }  // namespace ulyx_test
