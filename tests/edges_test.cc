@@ -53,14 +53,16 @@ int64_t Elements(const ulyxTensor_t& tensor) {
 
 }  // namespace
 
-// Rank 0 has no heads and is done at once; rank 1 copies for longer than the deadline, out of rank 0's memory.
+// Rank 0 has no heads and is done at once; rank 1 copies millions of single bytes out of rank 0's memory, for longer
+// than the deadline.
 TEST(Edges, ARankThatIsStillCopyingIsWaitedForPastTheDeadline) {
-  const Ranks ranks(2, 20, false);
+  const Ranks ranks(2, 60, false);
   std::atomic<int> ready{0};
-  const int64_t tokenCounts[] = {1 << 18, 1 << 18}, headCounts[] = {0, 8};
-  ulyxShape_t shape = ShapeOf(0, 8, 16);
+  const int64_t tokenCounts[] = {1 << 19, 1 << 19}, headCounts[] = {0, 8};
+  ulyxShape_t shape = ShapeOf(0, 8, 1);
   shape.tokenCounts = tokenCounts;
   shape.headCounts = headCounts;
+  shape.qOut.head = shape.kOut.head = shape.vOut.head = 2;
   RunRanks(2, [&](int rank) {
     ulyxPlan_t plan = nullptr;
     ulyxQkv_t in, out;
@@ -68,15 +70,17 @@ TEST(Edges, ARankThatIsStillCopyingIsWaitedForPastTheDeadline) {
     MUST(ulyxPlanGetQkv(plan, &in, &out));
     std::vector<std::vector<unsigned char>> memory;
     for (ulyxTensor_t* tensor : {&in.q, &in.k, &in.v, &out.q, &out.k, &out.v}) {
-      memory.emplace_back(static_cast<size_t>(Elements(*tensor)), static_cast<unsigned char>(rank + 1));
+      memory.emplace_back(static_cast<size_t>(2 * Elements(*tensor)), static_cast<unsigned char>(rank + 1));
       tensor->data = memory.back().data();
     }
+    if (rank == 1) memory[3].assign(memory[3].size(), 9);
     ready++;
     while (ready < 2) std::this_thread::yield();
     MUST(ulyxSeqToHeads(plan, &in, &out, nullptr));
     if (rank == 1) {
       EXPECT_EQ(memory[3].front(), 1);
-      EXPECT_EQ(memory[3].back(), 2);
+      EXPECT_EQ(memory[3][1], 9);
+      EXPECT_EQ(memory[3][memory[3].size() - 2], 2);
     }
   });
 }

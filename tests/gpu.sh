@@ -7,16 +7,16 @@
 #   tests/gpu.sh [DIRECTORY]      default build/gpu-run
 set -u
 
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit
 logs=${1:-build/gpu-run}
 mkdir -p "$logs"
 export NCCL_NVLS_ENABLE=0
 
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
-cmake --preset cuda >"$logs/configure.log" 2>&1 && cmake --build build/cuda >"$logs/build.log" 2>&1 || {
-  tail -n 30 "$logs/configure.log" "$logs/build.log"
+if ! { cmake --preset cuda >"$logs/configure.log" 2>&1 && cmake --build build/cuda >"$logs/build.log" 2>&1; }; then
+  tail -n 30 "$logs"/configure.log "$logs"/build.log
   exit 1
-}
+fi
 grep 'ulyx transports' "$logs/configure.log"
 
 failed=0
