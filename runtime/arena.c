@@ -6,23 +6,10 @@
 
 #include "check.h"
 
-/* Every rank's word for this rank's, one after another in all[nRanks]. */
-static ulyxResult_t gatherWord(ulyxNcclWorld* world, int64_t mine, int64_t** all) {
-  void* words = NULL;
-  ULYX_TRY(ulyxAllocate(&words, (size_t)world->nRanks, sizeof(int64_t), "words of all ranks"));
-  const ulyxResult_t result = ulyxNcclWorldGather(world, &mine, 1, words);
-  if (result != ulyxSuccess) {
-    free(words);
-    return result;
-  }
-  *all = words;
-  return ulyxSuccess;
-}
-
 /* No rank goes on to register what another could not allocate. */
 static ulyxResult_t agreeOnSuccess(ulyxNcclWorld* world, ulyxResult_t mine, int64_t bytes) {
   int64_t* all = NULL;
-  ULYX_TRY(gatherWord(world, mine, &all));
+  ULYX_TRY(ulyxNcclWorldGatherWord(world, mine, &all));
   ulyxResult_t result = mine;
   for (int rank = 0; rank < world->nRanks && result == ulyxSuccess; ++rank) {
     if (all[rank] == ulyxSuccess) continue;

@@ -9,8 +9,6 @@
 #include "partition.h"
 #include "status.h"
 
-#define MAX_TOTAL_BYTES (INT64_C(1) << 60)
-
 static ulyxResult_t resolveDims(const ulyxStateShape_t* shape, ulyxStateChainPlan* chain) {
   const int64_t dims[] = {shape->heads, shape->keyDim, shape->valueDim};
   static const char* const names[] = {"heads", "keyDim", "valueDim"};
@@ -24,7 +22,7 @@ static ulyxResult_t resolveDims(const ulyxStateShape_t* shape, ulyxStateChainPla
   }
   int64_t rows = 0, width = 0, bytes = 0;
   if (!ulyxMulFits(shape->heads, shape->keyDim, &rows) || !ulyxAddFits(shape->valueDim, shape->keyDim, &width) ||
-      !ulyxMulFits(rows, width, &bytes) || bytes > MAX_TOTAL_BYTES / 8 / chain->nRanks) {
+      !ulyxMulFits(rows, width, &bytes) || bytes > ULYX_MAX_TOTAL_BYTES / 8 / chain->nRanks) {
     return ulyxFail(ulyxInvalidArgument,
                     "states: %" PRId64 " heads of %" PRId64 " x (%" PRId64 " + %" PRId64
                     ") floats on %d ranks pass 2^60 bytes",

@@ -8,6 +8,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* The most bytes that all tensors of all ranks together may have: far enough below 2^63 that sums of offsets and
+ * paddings cannot pass it. */
+#define ULYX_MAX_TOTAL_BYTES (INT64_C(1) << 60)
+
 static inline bool ulyxAddFits(int64_t a, int64_t b, int64_t* sum) {
   return !__builtin_add_overflow(a, b, sum);
 }

@@ -10,9 +10,6 @@
 #include "partition.h"
 #include "status.h"
 
-/* All tensors of all ranks together: far enough below 2^63 that sums of offsets and paddings cannot pass it. */
-#define MAX_TOTAL_BYTES (INT64_C(1) << 60)
-
 static ulyxResult_t checkAtLeast(const char* field, int64_t given, int64_t least) {
   if (given >= least) return ulyxSuccess;
   return ulyxFail(ulyxInvalidArgument, "shape.%s is %" PRId64 ", expected %" PRId64 " or more", field, given, least);
@@ -244,10 +241,10 @@ static ulyxResult_t checkSpans(const ulyxGeometry* geometry) {
         if (!fits) return ulyxFail(ulyxInvalidArgument, "shape.%s: rank %d's tensor passes 2^63 bytes", name, rank);
         int64_t span = 0;
         ULYX_TRY(viewSpan(&view, name, rank, &span));
-        if (span > MAX_TOTAL_BYTES - total) {
+        if (span > ULYX_MAX_TOTAL_BYTES - total) {
           return ulyxFail(ulyxInvalidArgument,
-                          "shape: its tensors pass %" PRId64 " bytes over all ranks (%s of rank %d)", MAX_TOTAL_BYTES,
-                          name, rank);
+                          "shape: its tensors pass %" PRId64 " bytes over all ranks (%s of rank %d)",
+                          ULYX_MAX_TOTAL_BYTES, name, rank);
         }
         total += span;
       }
@@ -273,12 +270,12 @@ static ulyxResult_t checkRow(const ulyxGeometry* geometry) {
       ulyxAddFits(geometry->headDim, geometry->valueDim, &bothDims) &&
       ulyxMulFits(geometry->heads, bothDims, &elements) && ulyxMulFits(geometry->kvHeads, bothDims, &kvElements) &&
       ulyxAddFits(elements, kvElements, &elements) && ulyxMulFits(elements, geometry->elementBytes, &bytes);
-  if (fits && bytes <= MAX_TOTAL_BYTES) return ulyxSuccess;
+  if (fits && bytes <= ULYX_MAX_TOTAL_BYTES) return ulyxSuccess;
   return ulyxFail(ulyxInvalidArgument,
                   "shape: heads %" PRId64 " + kvHeads %" PRId64 " of dims %" PRId64 " and %" PRId64 " x %" PRId64
                   " bytes make a token of more than %" PRId64 " bytes",
                   geometry->heads, geometry->kvHeads, geometry->headDim, geometry->valueDim, geometry->elementBytes,
-                  MAX_TOTAL_BYTES);
+                  ULYX_MAX_TOTAL_BYTES);
 }
 
 /* Names of the fields in errors. */

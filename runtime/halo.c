@@ -9,8 +9,6 @@
 #include "partition.h"
 #include "status.h"
 
-#define MAX_TOTAL_BYTES (INT64_C(1) << 60)
-
 static ulyxResult_t resolveRow(const ulyxHaloShape_t* shape, ulyxHalo* halo, int64_t total) {
   int64_t bytes = 0;
   if (shape->rowElements < 1) {
@@ -24,7 +22,7 @@ static ulyxResult_t resolveRow(const ulyxHaloShape_t* shape, ulyxHalo* halo, int
   ULYX_TRY(ulyxElementBytes("halo", shape->type, shape->elementBytes, &halo->elementBytes));
   const int64_t stride = shape->localStride != 0 ? shape->localStride : shape->rowElements;
   if (!ulyxMulFits(stride, halo->elementBytes, &halo->localPitch) ||
-      !ulyxMulFits(halo->localPitch, ulyxMax64(total, 1), &bytes) || bytes > MAX_TOTAL_BYTES / halo->nRanks) {
+      !ulyxMulFits(halo->localPitch, ulyxMax64(total, 1), &bytes) || bytes > ULYX_MAX_TOTAL_BYTES / halo->nRanks) {
     return ulyxFail(ulyxInvalidArgument,
                     "halo: %" PRId64 " rows of %" PRId64 " x %" PRId64 " bytes on %d ranks pass 2^60", total, stride,
                     halo->elementBytes, halo->nRanks);

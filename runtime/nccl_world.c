@@ -88,17 +88,25 @@ ulyxResult_t ulyxNcclWorldGather(ulyxNcclWorld* world, const int64_t* mine, int 
   return ulyxSuccess;
 }
 
-ulyxResult_t ulyxNcclWorldLargest(ulyxNcclWorld* world, int64_t mine, int64_t* largest) {
-  void* memory = NULL;
-  ULYX_TRY(ulyxAllocate(&memory, (size_t)world->nRanks, sizeof(int64_t), "words of all ranks"));
-  int64_t* const all = memory;
-  const ulyxResult_t result = ulyxNcclWorldGather(world, &mine, 1, all);
-  if (result == ulyxSuccess) {
-    *largest = all[0];
-    for (int rank = 1; rank < world->nRanks; ++rank) *largest = ulyxMax64(*largest, all[rank]);
+ulyxResult_t ulyxNcclWorldGatherWord(ulyxNcclWorld* world, int64_t mine, int64_t** all) {
+  void* words = NULL;
+  ULYX_TRY(ulyxAllocate(&words, (size_t)world->nRanks, sizeof(int64_t), "words of all ranks"));
+  const ulyxResult_t result = ulyxNcclWorldGather(world, &mine, 1, words);
+  if (result != ulyxSuccess) {
+    free(words);
+    return result;
   }
-  free(memory);
-  return result;
+  *all = words;
+  return ulyxSuccess;
+}
+
+ulyxResult_t ulyxNcclWorldLargest(ulyxNcclWorld* world, int64_t mine, int64_t* largest) {
+  int64_t* all = NULL;
+  ULYX_TRY(ulyxNcclWorldGatherWord(world, mine, &all));
+  *largest = all[0];
+  for (int rank = 1; rank < world->nRanks; ++rank) *largest = ulyxMax64(*largest, all[rank]);
+  free(all);
+  return ulyxSuccess;
 }
 
 /* One group of distances of an all-pairs exchange. */

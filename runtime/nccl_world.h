@@ -26,6 +26,9 @@ ulyxResult_t ulyxNcclWorldCreate(ncclComm_t comm, ulyxNcclWorld* world);
 /* all[r * count + i] = rank r's mine[i]; count is at most wordCapacity. Collective and blocking. */
 ulyxResult_t ulyxNcclWorldGather(ulyxNcclWorld* world, const int64_t* mine, int count, int64_t* all);
 
+/* Every rank's word, in rank order; *all[nRanks] is the caller's to free. Collective and blocking. */
+ulyxResult_t ulyxNcclWorldGatherWord(ulyxNcclWorld* world, int64_t mine, int64_t** all);
+
 /* The largest of what the ranks give. Collective and blocking. */
 ulyxResult_t ulyxNcclWorldLargest(ulyxNcclWorld* world, int64_t mine, int64_t* largest);
 

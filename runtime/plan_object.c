@@ -54,7 +54,8 @@ static ulyxResult_t agree(ulyxPlan_t plan, ulyxResult_t mine) {
   return ulyxAgree(rt->transport, mine, &statement, plan->arenaBytes);
 }
 
-ulyxResult_t ulyxPlanBuild(ulyxRuntime_t rt, const ulyxSubject* subject, const void* description, ulyxPlan_t* created) {
+static ulyxResult_t buildPlan(ulyxRuntime_t rt, const ulyxSubject* subject, const void* description,
+                              ulyxPlan_t* created) {
   void* memory = NULL;
   ULYX_TRY(ulyxAllocate(&memory, 1, sizeof(struct ulyxPlan), "a plan"));
   ulyxPlan_t const plan = memory;
@@ -77,7 +78,7 @@ ulyxResult_t ulyxPlanBuild(ulyxRuntime_t rt, const ulyxSubject* subject, const v
 ulyxResult_t ulyxPlanCreateAbout(ulyxRuntime_t rt, const ulyxSubject* subject, const void* description,
                                  ulyxPlan_t* plan) {
   ULYX_TRY(ulyxRuntimeEnter(rt, ulyxOpenOnly));
-  return ulyxRuntimeLeave(rt, ulyxPlanBuild(rt, subject, description, plan));
+  return ulyxRuntimeLeave(rt, buildPlan(rt, subject, description, plan));
 }
 
 void ulyxPlanRelease(ulyxPlan_t plan) {

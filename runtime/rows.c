@@ -10,9 +10,6 @@
 #include "partition.h"
 #include "status.h"
 
-/* Tensors of all ranks together: far enough below 2^63 that sums of offsets and paddings cannot pass it. */
-#define MAX_TOTAL_BYTES (INT64_C(1) << 60)
-
 static const char* const operationNames[] = {"all_gather_rows", "reduce_scatter_rows", "all_to_all_rows"};
 
 static ulyxResult_t checkNotNegative(const char* field, int64_t given) {
@@ -38,7 +35,7 @@ static ulyxResult_t resolvePitch(const ulyxRows* rows, const char* field, int64_
                     rows->rowElements);
   }
   if (!ulyxMulFits(stride != 0 ? stride : rows->rowElements, rows->elementBytes, pitch) ||
-      !ulyxMulFits(*pitch, ulyxMax64(count, 1), &span) || span > MAX_TOTAL_BYTES / rows->nRanks) {
+      !ulyxMulFits(*pitch, ulyxMax64(count, 1), &span) || span > ULYX_MAX_TOTAL_BYTES / rows->nRanks) {
     return ulyxFail(ulyxInvalidArgument,
                     "rows: %" PRId64 " rows of %" PRId64 " x %" PRId64 " bytes on %d ranks pass 2^60", count,
                     stride != 0 ? stride : rows->rowElements, rows->elementBytes, rows->nRanks);

@@ -92,7 +92,6 @@ ulyxResult_t ulyxPlanCheckHandle(ulyxPlan_t plan);
 /* Enters the runtime of a plan about `subject` (NULL: anything). */
 ulyxResult_t ulyxPlanEnter(ulyxPlan_t plan, const ulyxSubject* subject);
 
-ulyxResult_t ulyxPlanBuild(ulyxRuntime_t rt, const ulyxSubject* subject, const void* description, ulyxPlan_t* plan);
 /* An entry point that makes a plan: checks, enters, builds, leaves. */
 ulyxResult_t ulyxPlanCreateAbout(ulyxRuntime_t rt, const ulyxSubject* subject, const void* description,
                                  ulyxPlan_t* plan);
