@@ -13,27 +13,41 @@ mkdir -p "$logs"
 export NCCL_NVLS_ENABLE=0
 
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
-if ! { cmake --preset cuda >"$logs/configure.log" 2>&1 && cmake --build build/cuda >"$logs/build.log" 2>&1; }; then
+if ! { cmake --preset cuda -DCMAKE_CUDA_ARCHITECTURES=native >"$logs/configure.log" 2>&1 &&
+  cmake --build build/cuda >"$logs/build.log" 2>&1; }; then
   tail -n 30 "$logs"/configure.log "$logs"/build.log
   exit 1
 fi
 grep 'ulyx transports' "$logs/configure.log"
 
+# One program of tests, which ends with its own count.
+suite() {
+  binary=$(find build/cuda/tests -name "$1" -type f)
+  timeout 240 "$binary" >"$logs/$1.log" 2>&1
+  status=$?
+  echo "$1: $(tail -n 1 "$logs/$1.log")"
+  grep '^\[  FAILED' "$logs/$1.log"
+  return $status
+}
+
+# What needs no GPU runs beside what does.
 failed=0
-for program in ulyx_tests ulyx_onegpu_tests ulyx_sim_tests ulyx_fake_tests; do
-  binary=$(find build/cuda/tests -name "$program" -type f)
-  "$binary" >"$logs/$program.log" 2>&1 || failed=1
-  echo "$program: $(tail -n 1 "$logs/$program.log")"
-  grep '^\[  FAILED' "$logs/$program.log"
-done
-ctest --test-dir build/cuda -E '^ulyx_' >"$logs/ctest.log" 2>&1 || failed=1
+{ ctest --test-dir build/cuda -E '^ulyx_' --timeout 240 >"$logs/ctest.log" 2>&1; } &
+ctest=$!
+suite ulyx_sim_tests &
+sim=$!
+suite ulyx_fake_tests &
+fake=$!
+suite ulyx_tests || failed=1
+suite ulyx_onegpu_tests || failed=1
+for job in $ctest $sim $fake; do wait "$job" || failed=1; done
 grep -E 'tests passed|Failed|Skipped' "$logs/ctest.log"
 
 measure() {
   echo "== $*"
   program=$1
   shift
-  "build/cuda/perf/$program" -g 2 "$@" 2>&1 | tee -a "$logs/perf.log" | grep -v '^#' | grep -v '^$'
+  timeout 60 "build/cuda/perf/$program" -g 2 "$@" 2>&1 | tee -a "$logs/perf.log" | grep -v '^#' | grep -v '^$'
 }
 for shape in '512 8 64' '4096 24 128' '32760 12 128' '75600 40 128'; do
   # shellcheck disable=SC2086 # three words
@@ -50,5 +64,10 @@ done
 measure all_gather_rows_perf --counts 50001,25599 --row-elements 1280 -G 20 --baseline 1
 measure conv_halo_perf -b 75600 --row-elements 4096 --conv-kernel 4 -G 20 --baseline 1
 measure state_chain_perf -b 75600 --heads 16 --key-dim 128 --value-dim 128 -G 20
-if python3 -c 'import torch' 2>/dev/null; then python3 perf/peers_pytorch.py --rows 2>&1 | tee "$logs/peers.log"; fi
+if python3 -c 'import torch' 2>/dev/null; then
+  for rows in '' --rows; do
+    # shellcheck disable=SC2086 # an empty word is none
+    python3 perf/peers_pytorch.py $rows 2>&1 | tee -a "$logs/peers.log"
+  done
+fi
 exit $failed
