@@ -30,7 +30,7 @@ typedef struct ulyxCopyDesc {
   uint16_t shift;
   uint16_t unitBytesLog2;
   uint32_t firstTile; /* tiles of the copies before it in the batch */
-  uint32_t reserved;
+  uint32_t target;    /* of the exchange kernel (exchange_layout.h); 0: dst is an address */
 } ulyxCopyDesc;
 
 /* Two sizes, so that the usual handful of copies does not pay for passing many. Kernel parameters hold

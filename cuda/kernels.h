@@ -9,6 +9,7 @@
 
 #include "chain_layout.h"
 #include "copy_layout.h"
+#include "exchange_layout.h"
 #include "store_layout.h"
 #include "sum_layout.h"
 
@@ -29,12 +30,27 @@ cudaError_t ulyxLaunchChain(const ulyxChainArgs* args, int maxCtas, cudaStream_t
 /* Stores at most ULYX_STORE_MANY values. */
 cudaError_t ulyxLaunchStore(const ulyxStoreBatch* batch, cudaStream_t stream);
 
+/* Meets the peers as the batch says and makes its copies, with `ctas` thread blocks, which must fit on the device
+ * together with whatever they may have to wait for. Blocks on the device until the peers have come, at most the
+ * meeting's timeout at each of its two waits. */
+cudaError_t ulyxLaunchExchange(const ulyxExchangeBatch* batch, int ctas, cudaStream_t stream);
+
+/* peers[r] = where this device sees rank r's memory of a registered window, NULL where it does not; words is device
+ * memory for nRanks of them. Blocking. Defined only where NCCL's windows can be asked (ulyxWindowsAreReadable). */
+struct ncclWindow_vidmem;
+cudaError_t ulyxWindowReadPeers(struct ncclWindow_vidmem* window, int nRanks, uint64_t* words, void** peers,
+                                cudaStream_t stream);
+
+/* Whether this build and the NCCL that is loaded (ncclGetVersion) agree on what a window is. */
+int ulyxWindowsAreReadable(int ncclVersion);
+
 /* Load a kernel on the current device now, so that no first launch does: a lazy load can wait for work that
  * itself waits for a peer. */
 cudaError_t ulyxLoadCopies(void);
 cudaError_t ulyxLoadSum(void);
 cudaError_t ulyxLoadChain(void);
 cudaError_t ulyxLoadStore(void);
+cudaError_t ulyxLoadExchange(void);
 
 #ifdef __cplusplus
 }

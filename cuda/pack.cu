@@ -7,6 +7,7 @@
 // synchronisation between threads; every byte is moved by exactly one.
 
 #include "kernels.h"
+#include "tiles.cuh"
 
 namespace {
 
@@ -17,32 +18,6 @@ struct Batch {
 
 static_assert(sizeof(Batch<ULYX_COPY_BATCH_SMALL>) == sizeof(ulyxCopyBatchSmall), "one layout");
 static_assert(sizeof(Batch<ULYX_COPY_BATCH_LARGE>) == sizeof(ulyxCopyBatch), "one layout");
-
-// The last copy whose first tile is not after `tile`.
-template <int kCapacity>
-__device__ uint32_t findCopy(const Batch<kCapacity>& batch, uint32_t tile) {
-  uint32_t low = 0, high = batch.count;
-  while (high - low > 1) {
-    const uint32_t middle = (low + high) / 2;
-    if (batch.desc[middle].firstTile <= tile) {
-      low = middle;
-    } else {
-      high = middle;
-    }
-  }
-  return low;
-}
-
-struct Place {
-  uint32_t row;
-  int64_t column;  // bytes
-};
-
-template <typename Unit>
-__device__ Place placeOf(const ulyxCopyDesc& desc, uint32_t unit) {
-  const uint32_t row = static_cast<uint32_t>((static_cast<uint64_t>(unit) * desc.magic) >> desc.shift);
-  return {row, static_cast<int64_t>(unit - row * desc.unitsPerRow) * static_cast<int64_t>(sizeof(Unit))};
-}
 
 // Streaming accesses are the first to be evicted: what NCCL's kernel is about to read stays in the L2 cache.
 template <bool kStreaming, typename Unit>
@@ -69,7 +44,7 @@ __device__ void copyTile(const ulyxCopyDesc& desc, uint32_t tile) {
   for (int i = 0; i < ULYX_COPY_UNITS_PER_THREAD; ++i) {
     const uint32_t unit = first + i * ULYX_COPY_THREADS;
     if (unit < desc.units) {
-      const Place place = placeOf<Unit>(desc, unit);
+      const ulyxUnitPlace place = ulyxPlaceOf<Unit>(desc, unit);
       held[i] = load<kStreaming, Unit>(desc.src + place.row * desc.srcPitch + place.column);
     }
   }
@@ -77,7 +52,7 @@ __device__ void copyTile(const ulyxCopyDesc& desc, uint32_t tile) {
   for (int i = 0; i < ULYX_COPY_UNITS_PER_THREAD; ++i) {
     const uint32_t unit = first + i * ULYX_COPY_THREADS;
     if (unit < desc.units) {
-      const Place place = placeOf<Unit>(desc, unit);
+      const ulyxUnitPlace place = ulyxPlaceOf<Unit>(desc, unit);
       store<kStreaming>(desc.dst + place.row * desc.dstPitch + place.column, held[i]);
     }
   }
@@ -86,7 +61,7 @@ __device__ void copyTile(const ulyxCopyDesc& desc, uint32_t tile) {
 template <int kCapacity, bool kStreaming>
 __global__ void __launch_bounds__(ULYX_COPY_THREADS) copyKernel(const __grid_constant__ Batch<kCapacity> batch) {
   for (uint32_t tile = blockIdx.x; tile < batch.tiles; tile += gridDim.x) {
-    const ulyxCopyDesc& desc = batch.desc[findCopy(batch, tile)];
+    const ulyxCopyDesc& desc = batch.desc[ulyxFindCopy(batch.desc, batch.count, tile)];
     const uint32_t inCopy = tile - desc.firstTile;
     switch (desc.unitBytesLog2) {
       case 4:

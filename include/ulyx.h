@@ -102,9 +102,12 @@ typedef enum {
 } ulyxDataType_t;
 
 typedef enum {
-  ulyxTransportAuto = 0,     /* nccl where the ranks have GPUs, loopback where they do not */
-  ulyxTransportLoopback = 1, /* ranks are threads of this process, copies are memcpy */
-  ulyxTransportNccl = 2      /* pack kernel, NCCL grouped send and receive, unpack kernel */
+  ulyxTransportAuto = 0,      /* loopback on the CPU; on GPUs each plan takes direct or copy_engine where NVLink
+                                 reaches every peer, nccl elsewhere */
+  ulyxTransportLoopback = 1,  /* ranks are threads of this process, copies are memcpy */
+  ulyxTransportNccl = 2,      /* pack kernel, NCCL grouped send and receive, unpack kernel */
+  ulyxTransportDirect = 3,    /* one kernel that stores into the peers' memory over NVLink */
+  ulyxTransportCopyEngine = 4 /* copy engines write the peers' memory; multiprocessors stay free */
 } ulyxTransport_t;
 
 #define ULYX_UNDEF_INT INT_MIN
@@ -211,7 +214,7 @@ ULYX_API ulyxResult_t ulyxShapeGetRanges(const ulyxShape_t* shape, int nRanks, u
 ULYX_API ulyxResult_t ulyxShapeGetTraffic(const ulyxShape_t* shape, int nRanks, ulyxOp_t op, int64_t* bytes);
 
 /* What one rank needs: bytes from a tensor's data pointer to the end of its last element, and the staging
- * arena of the nccl transport. Packed: the whole tensor under q, 0 for k and v. */
+ * arena that is enough on GPUs, whatever the transport. Packed: the whole tensor under q, 0 for k and v. */
 typedef struct ulyxShapeBytes {
   size_t size;
   unsigned int magic;
@@ -237,18 +240,25 @@ typedef struct ulyxConfig {
   size_t size;
   unsigned int magic;
   unsigned int version;
-  int transport;      /* ulyxTransport_t. ULYX_TRANSPORT=auto|loopback|nccl; auto */
+  int transport;      /* ulyxTransport_t. ULYX_TRANSPORT=auto|loopback|nccl|direct|copy_engine; auto */
   int agreePlans;     /* 1: ulyxPlanCreate compares the ranks' shapes and is collective. ULYX_AGREE_PLANS; 1 */
-  int timeoutMs;      /* loopback: how long a rank waits for the others; 0: for ever. ULYX_TIMEOUT_MS; 60000 */
+  int timeoutMs;      /* loopback, direct, copy_engine: how long a rank waits for the others; 0: for ever (on a
+                         device: ten minutes). ULYX_TIMEOUT_MS; 60000 */
   int maxCtas;        /* most thread blocks one ulyx kernel uses; 0: as many as pay. ULYX_MAX_CTAS; 0 */
-  int64_t arenaBytes; /* staging reserved at creation, nccl. ULYX_ARENA_BYTES; 0 */
+  int64_t arenaBytes; /* staging reserved at creation, GPUs. ULYX_ARENA_BYTES; 0 */
+  int streamPriority; /* of the runtime's own streams, in CUDA's numbers: lower runs first. ULYX_STREAM_PRIORITY; 0 */
+  int undisturbed;    /* 1: leave the multiprocessors to attention: auto takes copy_engine wherever NVLink reaches,
+                         and that moves own-rank copies by copy engine too, also where it is slower.
+                         ULYX_UNDISTURBED; 0 */
+  int copyStreams;    /* most streams that copy_engine copies on; 0: one a peer. ULYX_COPY_STREAMS; 0 */
+  int reserved;       /* 0 */
 } ulyxConfig_t;
 
 #define ULYX_CONFIG_MAGIC 0x756c7943u
 #define ULYX_CONFIG_INITIALIZER                                                                                 \
   {                                                                                                             \
     sizeof(ulyxConfig_t), ULYX_CONFIG_MAGIC, 1, ULYX_UNDEF_INT, ULYX_UNDEF_INT, ULYX_UNDEF_INT, ULYX_UNDEF_INT, \
-        ULYX_UNDEF_INT64                                                                                        \
+        ULYX_UNDEF_INT64, ULYX_UNDEF_INT, ULYX_UNDEF_INT, ULYX_UNDEF_INT, 0                                     \
   }
 
 #define ULYX_UNIQUE_ID_BYTES 128
@@ -286,7 +296,7 @@ typedef struct ulyxRuntimeInfo {
   unsigned int version;
   int rank;
   int nRanks;
-  int transport;   /* ulyxTransport_t in use, never auto */
+  int transport;   /* ulyxTransport_t of every plan; auto where each plan has its own (ulyxPlanGetChoice) */
   int device;      /* CUDA device; -1 on the CPU */
   int ncclVersion; /* of the library loaded; 0 on loopback */
   int closed;
@@ -300,6 +310,12 @@ typedef struct ulyxRuntimeInfo {
 
 /* Also on a closed runtime. */
 ULYX_API ulyxResult_t ulyxRuntimeGetInfo(ulyxRuntime_t rt, ulyxRuntimeInfo_t* info);
+
+/* What a device found while an exchange ran (direct, copy_engine), ulyxSuccess if nothing; ulyxGetLastError has the
+ * words. The next exchange returns the same, once if the ranks meant different exchanges (ulyxMismatch; direct has
+ * moved nothing, copy_engine has voided the outputs), for ever if one did not come (ulyxTimeout, ulyxRemoteError):
+ * destroy the runtime then. Asking takes a mismatch away. Does not wait for anything. */
+ULYX_API ulyxResult_t ulyxRuntimeGetAsyncError(ulyxRuntime_t rt, ulyxResult_t* error);
 
 /* Ends use: later calls on the runtime and its plans return ulyxClosed, save GetInfo, GetLastError, Close,
  * MemFree, PlanDestroy, GetContext and Destroy. Exchanges already enqueued finish. Not collective. */
@@ -333,6 +349,14 @@ ULYX_API ulyxResult_t ulyxPlanCreate(ulyxRuntime_t rt, const ulyxShape_t* shape,
 /* Host memory only: exchanges in flight and captured graphs keep working. NULL is a no-op. */
 ULYX_API ulyxResult_t ulyxPlanDestroy(ulyxPlan_t plan);
 
+/* How an operation of a plan will be moved: the same on every rank. */
+typedef struct ulyxChoice {
+  int transport;      /* ulyxTransport_t, never auto */
+  int reserved;       /* 0 */
+  const char* reason; /* why; lives as long as the plan */
+  double predictedUs; /* of one exchange; negative: no prediction (loopback, nccl) */
+} ulyxChoice_t;
+
 /* Everything about a plan. Pointers live as long as the plan. */
 typedef struct ulyxPlanInfo {
   size_t size;
@@ -340,7 +364,7 @@ typedef struct ulyxPlanInfo {
   unsigned int version;
   int rank;
   int nRanks;
-  int transport;
+  int transport; /* of seqToHeads */
   int type;
   int64_t elementBytes;
   int64_t tokens; /* sequence length */
@@ -367,17 +391,24 @@ typedef struct ulyxPlanInfo {
   const int64_t* headsToSeqRecvBytes;
   int64_t arenaBytes; /* staging this plan needs */
   uint64_t signature; /* equal plans have equal signatures, on every rank */
+  ulyxChoice_t seqToHeads;
+  ulyxChoice_t headsToSeq;
 } ulyxPlanInfo_t;
 
 #define ULYX_PLAN_INFO_MAGIC 0x756c7950u
 #define ULYX_PLAN_INFO_INITIALIZER                                                                                     \
   {                                                                                                                    \
     sizeof(ulyxPlanInfo_t), ULYX_PLAN_INFO_MAGIC, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0, 0}, {0, 0}, {0, 0}, 0, 0, 0, \
-        NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0                                               \
+        NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, {0, 0, NULL, 0}, {                           \
+      0, 0, NULL, 0                                                                                                    \
+    }                                                                                                                  \
   }
 
 /* Of a plan from ulyxPlanCreate. */
 ULYX_API ulyxResult_t ulyxPlanGetInfo(ulyxPlan_t plan, ulyxPlanInfo_t* info);
+
+/* Of any plan. backward 1: ulyxHeadsToSeq, ulyxConvHaloBackward, ulyxStateChainBackward; 0: the other operation. */
+ULYX_API ulyxResult_t ulyxPlanGetChoice(ulyxPlan_t plan, int backward, ulyxChoice_t* choice);
 
 /* ---- Exchanges -------------------------------------------------------------------------------------- */
 

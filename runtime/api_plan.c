@@ -26,7 +26,9 @@ ulyxResult_t ulyxPlanGetInfo(ulyxPlan_t plan, ulyxPlanInfo_t* info) {
   const int rank = transport->rank, nRanks = transport->nRanks;
   info->rank = rank;
   info->nRanks = nRanks;
-  info->transport = (int)transport->ops->kind;
+  info->seqToHeads = transport->ops->choice(transport, plan->ops[ulyxOpSeqToHeads].prepared);
+  info->headsToSeq = transport->ops->choice(transport, plan->ops[ulyxOpHeadsToSeq].prepared);
+  info->transport = info->seqToHeads.transport;
   info->type = geometry->type;
   info->elementBytes = geometry->elementBytes;
   info->tokens = geometry->tokens;
@@ -53,6 +55,18 @@ ulyxResult_t ulyxPlanGetInfo(ulyxPlan_t plan, ulyxPlanInfo_t* info) {
   info->headsToSeqRecvBytes = plan->peerBytes + 3 * nRanks;
   info->arenaBytes = plan->arenaBytes;
   info->signature = plan->signature;
+  return ulyxRuntimeLeave(plan->rt, ulyxSuccess);
+}
+
+ulyxResult_t ulyxPlanGetChoice(ulyxPlan_t plan, int backward, ulyxChoice_t* choice) {
+  ULYX_TRY(ulyxPlanEnter(plan, NULL));
+  const ulyxTransport* const transport = plan->rt->transport;
+  if (choice == NULL) return ulyxRuntimeLeave(plan->rt, ulyxFail(ulyxInvalidArgument, "choice is NULL"));
+  if (backward < 0 || backward >= plan->opCount) {
+    return ulyxRuntimeLeave(plan->rt, ulyxFail(ulyxInvalidArgument, "backward is %d, expected 0 to %d", backward,
+                                               plan->opCount - 1));
+  }
+  *choice = transport->ops->choice(transport, plan->ops[backward].prepared);
   return ulyxRuntimeLeave(plan->rt, ulyxSuccess);
 }
 

@@ -55,7 +55,7 @@ ulyxResult_t ulyxRuntimeCreateLocal(const ulyxConfig_t* config, int nRanks, cons
     return ulyxFail(ulyxInvalidArgument, "transport loopback works on the CPU, but devices were given; pass NULL");
   }
   if (!loopback && devices == NULL) {
-    return ulyxFail(ulyxInvalidArgument, "transport nccl needs devices, one a rank, but devices is NULL");
+    return ulyxFail(ulyxInvalidArgument, "this transport needs devices, one a rank, but devices is NULL");
   }
   ULYX_TRY(ulyxAllocate(&transports, (size_t)nRanks, sizeof(ulyxTransport*), "transports"));
   ulyxResult_t result = loopback ? ulyxLoopbackCreateLocal(&settings, nRanks, transports)
@@ -86,13 +86,21 @@ ulyxResult_t ulyxRuntimeGetInfo(ulyxRuntime_t rt, ulyxRuntimeInfo_t* info) {
   if (result != ulyxSuccess) return ulyxRuntimeLeave(rt, result);
   info->rank = transport->rank;
   info->nRanks = transport->nRanks;
-  info->transport = (int)transport->ops->kind;
+  info->transport = (int)transport->kind;
   info->device = transport->device;
   info->ncclVersion = transport->ncclVersion;
   info->closed = rt->closed ? 1 : 0;
   info->arenaBytes = transport->arenaBytes;
   info->transportReason = transport->reason;
   return ulyxRuntimeLeave(rt, ulyxSuccess);
+}
+
+ulyxResult_t ulyxRuntimeGetAsyncError(ulyxRuntime_t rt, ulyxResult_t* error) {
+  ULYX_TRY(ulyxRuntimeEnter(rt, ulyxOpenOrClosed));
+  if (error == NULL) return ulyxRuntimeLeave(rt, ulyxFail(ulyxInvalidArgument, "error is NULL"));
+  *error = rt->transport->ops->found(rt->transport);
+  (void)ulyxRuntimeLeave(rt, *error); /* keeps what was said */
+  return ulyxSuccess;
 }
 
 ulyxResult_t ulyxRuntimeClose(ulyxRuntime_t rt) {

@@ -31,11 +31,12 @@ static ulyxResult_t allocate(ulyxNcclWorld* world, int64_t bytes, ulyxArena** cr
                     (long long)bytes, ncclGetLastError(world->comm));
   }
   arena->bytes = bytes;
+  arena->number = ULYX_NO_WINDOW;
   *created = arena;
   return ulyxSuccess;
 }
 
-ulyxResult_t ulyxArenaCreate(ulyxNcclWorld* world, int64_t bytes, ulyxArena** created) {
+ulyxResult_t ulyxArenaCreate(ulyxNcclWorld* world, ulyxWindows* windows, int64_t bytes, ulyxArena** created) {
   int64_t largest = 0;
   ulyxArena* arena = NULL;
   ULYX_TRY(ulyxNcclWorldLargest(world, bytes, &largest));
@@ -47,6 +48,7 @@ ulyxResult_t ulyxArenaCreate(ulyxNcclWorld* world, int64_t bytes, ulyxArena** cr
                                                                 &arena->window, NCCL_WIN_DEFAULT)),
                   destroyArena);
     ULYX_TRY_GOTO(ulyxNcclWorldWarm(world, arena->data, largest), destroyArena);
+    ULYX_TRY_GOTO(ulyxWindowsAdd(windows, world, arena->data, arena->window, &arena->number), destroyArena);
   }
   *created = arena;
   return ulyxSuccess;
@@ -55,14 +57,15 @@ destroyArena:
   if (arena != NULL) {
     char message[ULYX_MESSAGE_BYTES];
     strcpy(message, ulyxThreadMessage());
-    (void)ulyxArenaDestroy(world, arena);
+    (void)ulyxArenaDestroy(world, windows, arena);
     (void)ulyxFail(result, "%s", message); /* not what freeing may have said */
   }
   return result;
 }
 
-ulyxResult_t ulyxArenaDestroy(ulyxNcclWorld* world, ulyxArena* arena) {
+ulyxResult_t ulyxArenaDestroy(ulyxNcclWorld* world, ulyxWindows* windows, ulyxArena* arena) {
   ulyxResult_t result = ulyxSuccess;
+  ulyxWindowsRemove(windows, arena->number);
   if (arena->window != NULL) {
     result = ULYX_NCCL(world->comm, ncclCommWindowDeregister(world->comm, arena->window));
   }

@@ -103,6 +103,16 @@ static ulyxResult_t list(const void* subject, int src, int dst, ulyxCopyList* co
   return chain->hasInitial && away == hops ? append(copies, 2, hops * hopBytes(chain), chain->stateBytes) : ulyxSuccess;
 }
 
+/* A rank receives from as many ranks as hand to it, and sends to as many as it hands to. */
+static ulyxPhaseFacts factsOf(const ulyxStateChainPlan* chain) {
+  ulyxPhaseFacts facts = {.rowBytes = ulyxMin64(chain->stateBytes, chain->matrixBytes)};
+  for (int rank = 0; rank < chain->nRanks; ++rank) {
+    const ulyxChainLink* const link = &chain->links[rank];
+    facts.remoteBytes = ulyxMax64(facts.remoteBytes, ulyxMax64(link->before, link->after) * hopBytes(chain));
+  }
+  return facts;
+}
+
 ulyxResult_t ulyxChainPhase(const ulyxStateChainPlan* chain, bool backward, ulyxPhase* phase) {
   const ulyxChainDirection direction = {chain, backward};
   const ulyxChainLink* const own = &chain->links[chain->rank];
@@ -110,6 +120,7 @@ ulyxResult_t ulyxChainPhase(const ulyxStateChainPlan* chain, bool backward, ulyx
   const bool startsHere = hops == 0;        /* the sequence that is received for */
   const bool ownStarts = !own->oneSequence; /* the sequence that is contributed to is another, and starts here */
   ULYX_TRY(ulyxPhaseBuild(&direction, list, chain->rank, chain->nRanks, phase));
+  phase->facts = factsOf(chain);
   phase->scratchBytes = hops * hopBytes(chain) + (hops > 0 && chain->hasInitial ? chain->stateBytes : 0);
   phase->after.kind = ulyxLocalChain;
   phase->after.chain = (ulyxChain){.heads = chain->heads,

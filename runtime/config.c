@@ -9,7 +9,7 @@
 
 #include "status.h"
 
-static const char* const transportNames[] = {"auto", "loopback", "nccl"};
+static const char* const transportNames[] = {"auto", "loopback", "nccl", "direct", "copy_engine"};
 #define TRANSPORT_COUNT ((int)(sizeof transportNames / sizeof transportNames[0]))
 
 /* One integer setting and where it may come from. */
@@ -61,7 +61,7 @@ static ulyxResult_t readTransport(int given, ulyxTransport_t* transport) {
       return ulyxSuccess;
     }
   }
-  return ulyxFail(ulyxInvalidArgument, "ULYX_TRANSPORT is \"%s\", expected auto, loopback or nccl", text);
+  return ulyxFail(ulyxInvalidArgument, "ULYX_TRANSPORT is \"%s\", expected auto, loopback, nccl, direct or copy_engine", text);
 }
 
 ulyxResult_t ulyxSettingsResolve(const ulyxConfig_t* config, ulyxSettings* settings) {
@@ -72,13 +72,30 @@ ulyxResult_t ulyxSettingsResolve(const ulyxConfig_t* config, ulyxSettings* setti
   const Setting timeout = {"timeoutMs", "ULYX_TIMEOUT_MS", ULYX_UNDEF_INT, 0, INT_MAX, 60000};
   const Setting ctas = {"maxCtas", "ULYX_MAX_CTAS", ULYX_UNDEF_INT, 0, INT_MAX, 0};
   const Setting arena = {"arenaBytes", "ULYX_ARENA_BYTES", ULYX_UNDEF_INT64, 0, INT64_MAX / 2, 0};
+  const Setting priority = {"streamPriority", "ULYX_STREAM_PRIORITY", ULYX_UNDEF_INT, -100, 100, 0};
+  const Setting undisturbed = {"undisturbed", "ULYX_UNDISTURBED", ULYX_UNDEF_INT, 0, 1, 0};
+  const Setting streams = {"copyStreams", "ULYX_COPY_STREAMS", ULYX_UNDEF_INT, 0, INT_MAX, 0};
   ulyxTransport_t transport = ulyxTransportAuto;
   int64_t agreePlans = 0, timeoutMs = 0, maxCtas = 0, arenaBytes = 0;
+  int64_t streamPriority = 0, leavesSms = 0, copyStreams = 0;
   ULYX_TRY(readTransport(config->transport, &transport));
   ULYX_TRY(readInteger(&agree, config->agreePlans, &agreePlans));
   ULYX_TRY(readInteger(&timeout, config->timeoutMs, &timeoutMs));
   ULYX_TRY(readInteger(&ctas, config->maxCtas, &maxCtas));
   ULYX_TRY(readInteger(&arena, config->arenaBytes, &arenaBytes));
-  *settings = (ulyxSettings){transport, agreePlans == 1, (int)timeoutMs, (int)maxCtas, arenaBytes};
+  ULYX_TRY(readInteger(&priority, config->streamPriority, &streamPriority));
+  ULYX_TRY(readInteger(&undisturbed, config->undisturbed, &leavesSms));
+  ULYX_TRY(readInteger(&streams, config->copyStreams, &copyStreams));
+  if (config->reserved != 0) {
+    return ulyxFail(ulyxInvalidArgument, "config.reserved is %d, expected 0", config->reserved);
+  }
+  *settings = (ulyxSettings){.transport = transport,
+                             .agreePlans = agreePlans == 1,
+                             .timeoutMs = (int)timeoutMs,
+                             .maxCtas = (int)maxCtas,
+                             .arenaBytes = arenaBytes,
+                             .streamPriority = (int)streamPriority,
+                             .undisturbed = leavesSms == 1,
+                             .copyStreams = (int)copyStreams};
   return ulyxSuccess;
 }

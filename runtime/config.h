@@ -14,6 +14,9 @@ typedef struct ulyxSettings {
   int timeoutMs; /* 0: for ever */
   int maxCtas;   /* 0: no cap */
   int64_t arenaBytes;
+  int streamPriority;
+  bool undisturbed;
+  int copyStreams; /* 0: one a peer */
 } ulyxSettings;
 
 /* config may be NULL. */

@@ -44,16 +44,19 @@ static void setUnits(ulyxCopyDesc* desc, uint32_t unitsPerRow, uint32_t rows) {
   desc->magic = (uint32_t)(((UINT64_C(1) << desc->shift) + unitsPerRow - 1) / unitsPerRow);
 }
 
-void ulyxCopyBatchTake(ulyxCopyBatch* batch, ulyxStrip* strip) {
+void ulyxCopyDescTake(ulyxCopyDesc* desc, uint32_t* tiles, ulyxStrip* strip) {
   const ulyxStrip part = takePart(strip);
   const unsigned int log2 = unitBytesLog2(&part);
-  ulyxCopyDesc* const desc = &batch->desc[batch->count++];
   *desc = (ulyxCopyDesc){.src = part.src,
                          .dst = part.dst,
                          .srcPitch = part.srcPitch,
                          .dstPitch = part.dstPitch,
                          .unitBytesLog2 = (uint16_t)log2,
-                         .firstTile = batch->tiles};
+                         .firstTile = *tiles};
   setUnits(desc, (uint32_t)(part.rowBytes >> log2), (uint32_t)part.rows);
-  batch->tiles += (desc->units + ULYX_COPY_TILE_UNITS - 1) / ULYX_COPY_TILE_UNITS;
+  *tiles += (desc->units + ULYX_COPY_TILE_UNITS - 1) / ULYX_COPY_TILE_UNITS;
+}
+
+void ulyxCopyBatchTake(ulyxCopyBatch* batch, ulyxStrip* strip) {
+  ulyxCopyDescTake(&batch->desc[batch->count++], &batch->tiles, strip);
 }

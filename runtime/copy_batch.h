@@ -24,6 +24,9 @@ static inline bool ulyxCopyBatchIsFull(const ulyxCopyBatch* batch) {
   return batch->count == ULYX_COPY_BATCH_LARGE;
 }
 
+/* Makes one descriptor of what it can hold of the strip, takes that off the strip, and counts its tiles. */
+void ulyxCopyDescTake(ulyxCopyDesc* desc, uint32_t* tiles, ulyxStrip* strip);
+
 /* Adds what one descriptor can hold of the strip to a batch that is not full, and takes it off the strip. The
  * strip is done when rows is 0. */
 void ulyxCopyBatchTake(ulyxCopyBatch* batch, ulyxStrip* strip);

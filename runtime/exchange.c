@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "exchange.h"
 
+#include "check.h"
 #include "partition.h"
 #include "status.h"
 
@@ -41,3 +42,57 @@ const ulyxOperation ulyxOperations[ULYX_OP_COUNT] = {
     {"seq_to_heads", listSeqToHeads, ulyxSideSeq, ulyxSideHeads, ulyxRoleQ, ulyxRoleV},
     {"heads_to_seq", listHeadsToSeq, ulyxSideHeads, ulyxSideSeq, ulyxRoleO, ulyxRoleO},
 };
+
+/* Every rank sends its share `from` of every other's share `to`: tokens and heads, or heads and tokens. */
+typedef struct Shares {
+  int64_t from, to;
+} Shares;
+
+static Shares sharesOf(const ulyxGeometry* geometry, const ulyxOperation* operation, ulyxRole role, int rank) {
+  const int64_t tokens = ulyxRangeLength(geometry->tokenRanges[rank]);
+  const int64_t heads = ulyxRangeLength(ulyxGeometryHeadRange(geometry, role, rank));
+  return operation->from == ulyxSideSeq ? (Shares){tokens, heads} : (Shares){heads, tokens};
+}
+
+/* The bytes that the rank's busier direction carries. */
+static int64_t busierBytes(const ulyxGeometry* geometry, const ulyxOperation* operation, const Shares* all, int rank) {
+  int64_t sent = 0, received = 0;
+  for (int role = operation->firstRole; role <= (int)operation->lastRole; ++role) {
+    const int64_t unitBytes = ulyxGeometryView(geometry, operation->from, (ulyxRole)role, rank).headBytes * geometry->batch;
+    const Shares own = sharesOf(geometry, operation, (ulyxRole)role, rank);
+    sent += own.from * (all[role].to - own.to) * unitBytes;
+    received += (all[role].from - own.from) * own.to * unitBytes;
+  }
+  return ulyxMax64(sent, received);
+}
+
+/* The row that a slice of a role's heads has in memory: all of them where they are dense on both sides. */
+static int64_t sliceBytes(const ulyxGeometry* geometry, const ulyxOperation* operation, ulyxRole role, int64_t heads) {
+  const ulyxView from = ulyxGeometryView(geometry, operation->from, role, 0);
+  const ulyxView to = ulyxGeometryView(geometry, operation->to, role, 0);
+  const bool dense = from.headStride == from.headBytes && to.headStride == to.headBytes;
+  return dense ? heads * from.headBytes : from.headBytes;
+}
+
+ulyxPhaseFacts ulyxExchangeFacts(const ulyxGeometry* geometry, const ulyxOperation* operation) {
+  ulyxPhaseFacts facts = {.rowBytes = INT64_MAX};
+  Shares all[ulyxRoleCount] = {{0, 0}};
+  for (int i = operation->firstRole; i <= (int)operation->lastRole; ++i) {
+    const ulyxRole role = (ulyxRole)i;
+    for (int rank = 0; rank < geometry->nRanks; ++rank) {
+      const Shares own = sharesOf(geometry, operation, role, rank);
+      const int64_t heads = ulyxRangeLength(ulyxGeometryHeadRange(geometry, role, rank));
+      const int64_t span = ulyxGeometrySpanBytes(geometry, operation->to, role, rank);
+      const int buffer = ulyxGeometryView(geometry, operation->to, role, rank).buffer;
+      all[role].from += own.from;
+      all[role].to += own.to;
+      facts.dstSpan[buffer] = ulyxMax64(facts.dstSpan[buffer], span);
+      if (span == 0) facts.someDstEmpty = true;
+      if (heads > 0) facts.rowBytes = ulyxMin64(facts.rowBytes, sliceBytes(geometry, operation, role, heads));
+    }
+  }
+  for (int rank = 0; rank < geometry->nRanks; ++rank) {
+    facts.remoteBytes = ulyxMax64(facts.remoteBytes, busierBytes(geometry, operation, all, rank));
+  }
+  return facts;
+}

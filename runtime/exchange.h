@@ -5,7 +5,7 @@
 #ifndef ULYX_RUNTIME_EXCHANGE_H_
 #define ULYX_RUNTIME_EXCHANGE_H_
 
-#include "copy.h"
+#include "plan.h"
 
 #define ULYX_OP_COUNT 2
 
@@ -18,5 +18,8 @@ typedef struct ulyxOperation {
 
 /* By ulyxOp_t. */
 extern const ulyxOperation ulyxOperations[ULYX_OP_COUNT];
+
+/* What every rank knows of an operation's phase alike. */
+ulyxPhaseFacts ulyxExchangeFacts(const ulyxGeometry* geometry, const ulyxOperation* operation);
 
 #endif /* ULYX_RUNTIME_EXCHANGE_H_ */

@@ -2,6 +2,7 @@
 #include "footprint.h"
 
 #include "check.h"
+#include "landing.h"
 #include "status.h"
 #include "wire.h"
 
@@ -16,7 +17,7 @@ ulyxResult_t ulyxFootprintPairBytes(const ulyxGeometry* geometry, ulyxOp_t op, i
 ulyxResult_t ulyxFootprintPhase(const ulyxPhase* phase, int64_t* bytes) {
   ulyxWire wire;
   ULYX_TRY(ulyxWireBuild(phase, &wire));
-  *bytes = wire.arenaBytes + phase->scratchBytes;
+  *bytes = ulyxMax64(wire.arenaBytes + phase->scratchBytes, ulyxLandingMake(phase).bytes);
   ulyxWireFree(&wire);
   return ulyxSuccess;
 }
@@ -24,6 +25,7 @@ ulyxResult_t ulyxFootprintPhase(const ulyxPhase* phase, int64_t* bytes) {
 static ulyxResult_t operationArenaBytes(const ulyxGeometry* geometry, int op, int rank, int64_t* bytes) {
   ulyxPhase phase;
   ULYX_TRY(ulyxPhaseBuild(geometry, ulyxOperations[op].list, rank, geometry->nRanks, &phase));
+  phase.facts = ulyxExchangeFacts(geometry, &ulyxOperations[op]);
   const ulyxResult_t result = ulyxFootprintPhase(&phase, bytes);
   ulyxPhaseFree(&phase);
   return result;

@@ -10,10 +10,10 @@
 /* Bytes that an operation moves from src to dst. */
 ulyxResult_t ulyxFootprintPairBytes(const ulyxGeometry* geometry, ulyxOp_t op, int src, int dst, int64_t* bytes);
 
-/* Staging that the nccl transport takes for a phase, scratch included. */
+/* Staging that is enough for a phase on any transport of GPUs, scratch included. */
 ulyxResult_t ulyxFootprintPhase(const ulyxPhase* phase, int64_t* bytes);
 
-/* Staging that the nccl transport takes on `rank`: the larger of the two operations'. */
+/* Staging that is enough on `rank`: the larger of the two operations'. */
 ulyxResult_t ulyxFootprintArenaBytes(const ulyxGeometry* geometry, int rank, int64_t* bytes);
 
 #endif /* ULYX_RUNTIME_FOOTPRINT_H_ */

@@ -98,8 +98,27 @@ static ulyxResult_t listBackward(const void* subject, int src, int dst, ulyxCopy
                                              .dstPitch = halo->rowBytes});
 }
 
+/* A rank receives its own halo and sends what it holds of the others'; backward the other way round. */
+static ulyxPhaseFacts factsOf(const ulyxHalo* halo) {
+  ulyxPhaseFacts facts = {.rowBytes = halo->rowBytes};
+  for (int rank = 0; rank < halo->nRanks; ++rank) {
+    const int64_t received = ulyxRangeLength(halo->halos[rank]);
+    int64_t sent = 0;
+    for (int other = rank + 1; other < halo->nRanks; ++other) {
+      const ulyxRange_t rows = shared(halo, other, rank);
+      sent += rows.stop > rows.start ? rows.stop - rows.start : 0;
+    }
+    facts.remoteBytes = ulyxMax64(facts.remoteBytes, ulyxMax64(sent, received) * halo->rowBytes);
+    facts.dstSpan[0] = ulyxMax64(facts.dstSpan[0], received * halo->rowBytes);
+    if (received == 0) facts.someDstEmpty = true;
+  }
+  return facts;
+}
+
 ulyxResult_t ulyxHaloForward(const ulyxHalo* halo, ulyxPhase* phase) {
-  return ulyxPhaseBuild(halo, listForward, halo->rank, halo->nRanks, phase);
+  ULYX_TRY(ulyxPhaseBuild(halo, listForward, halo->rank, halo->nRanks, phase));
+  phase->facts = factsOf(halo);
+  return ulyxSuccess;
 }
 
 /* Own rows from the first that is in somebody's halo on: themselves, then every later rank's gradients. */
@@ -147,6 +166,9 @@ static ulyxResult_t addSum(const ulyxHalo* halo, ulyxPhase* phase) {
 
 ulyxResult_t ulyxHaloBackward(const ulyxHalo* halo, ulyxPhase* phase) {
   ULYX_TRY(ulyxPhaseBuild(halo, listBackward, halo->rank, halo->nRanks, phase));
+  phase->facts = factsOf(halo);
+  phase->facts.dstSpan[0] = 0; /* gradients arrive in scratch */
+  phase->facts.someDstEmpty = false;
   const ulyxResult_t result = addSum(halo, phase);
   if (result != ulyxSuccess) ulyxPhaseFree(phase);
   return result;

@@ -8,6 +8,16 @@
 #include "copy.h"
 #include "local_op.h"
 
+/* What every rank knows of a phase alike, so that all choose alike. */
+typedef struct ulyxPhaseFacts {
+  int64_t remoteBytes;               /* of the busiest rank's busier direction; -1: not known to all */
+  int64_t rowBytes;                  /* the shortest row that crosses the wire */
+  int64_t dstSpan[ULYX_MAX_BUFFERS]; /* the most bytes that any rank's output has, where peers write into it; 0: they
+                                        write elsewhere; -1: not known to all */
+  bool startsAreTheReceivers;        /* copies to a peer are listed from 0: it alone knows where they start */
+  bool someDstEmpty;                 /* a rank has nothing of an output that peers write into on others */
+} ulyxPhaseFacts;
+
 /* Copies to peer p are [sendStart[p], sendStart[p + 1]); copies from p are [recvStart[p], recvStart[p + 1]).
  * Own copies stand among the sends only. */
 typedef struct ulyxPhase {
@@ -17,9 +27,10 @@ typedef struct ulyxPhase {
   const int64_t* recvStart; /* [nRanks + 1] */
   int64_t scratchBytes;     /* of destination buffer ULYX_SCRATCH */
   ulyxLocalOp after;
+  ulyxPhaseFacts facts;
 } ulyxPhase;
 
-/* Lists the copies; scratch and the local operation are the caller's to add. */
+/* Lists the copies; scratch, the local operation and the facts are the caller's to add. */
 ulyxResult_t ulyxPhaseBuild(const void* subject, ulyxLister list, int rank, int nRanks, ulyxPhase* phase);
 void ulyxPhaseFree(ulyxPhase* phase);
 

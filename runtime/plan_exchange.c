@@ -38,6 +38,7 @@ static ulyxResult_t build(ulyxPlan_t plan, const void* description) {
     ulyxPlanOp* const op = &plan->ops[i];
     ULYX_TRY(ulyxPhaseBuild(geometry, operation->list, rank, nRanks, &op->phase));
     plan->opCount = i + 1;
+    op->phase.facts = ulyxExchangeFacts(geometry, operation);
     op->name = operation->name;
     op->inCount = expectSide(geometry, operation, operation->from, rank, op->in);
     op->outCount = expectSide(geometry, operation, operation->to, rank, op->out);

@@ -32,7 +32,7 @@ static ulyxResult_t buildLocally(ulyxPlan_t plan, const void* description, bool 
   ULYX_TRY(plan->subject->build(plan, description));
   for (int i = 0; i < plan->opCount; ++i) {
     int64_t arenaBytes = 0;
-    ULYX_TRY(transport->ops->prepare(&plan->ops[i].phase, &plan->ops[i].prepared, &arenaBytes));
+    ULYX_TRY(transport->ops->prepare(transport, &plan->ops[i].phase, &plan->ops[i].prepared, &arenaBytes));
     plan->arenaBytes = ulyxMax64(plan->arenaBytes, arenaBytes);
   }
   if (plan->arenaBytes > transport->arenaBytes) {

@@ -220,9 +220,29 @@ static ulyxResult_t addSum(const ulyxRows* rows, ulyxPhase* phase) {
   return ulyxSuccess;
 }
 
+static int64_t spanOf(int64_t rows, int64_t pitch, int64_t rowBytes) {
+  return rows > 0 ? (rows - 1) * pitch + rowBytes : 0;
+}
+
+/* Of an all-to-all a rank knows no more than its own row and column. */
+static ulyxPhaseFacts factsOf(const ulyxRows* rows) {
+  if (rows->op == ulyxRowsAllToAll) return (ulyxPhaseFacts){.remoteBytes = -1, .dstSpan = {-1}, .startsAreTheReceivers = true};
+  ulyxPhaseFacts facts = {.rowBytes = rows->rowBytes};
+  const bool gathers = rows->op == ulyxRowsAllGather;
+  const int64_t all = gathers ? ulyxRangeLength(rows->target) : rows->total;
+  for (int rank = 0; rank < rows->nRanks; ++rank) {
+    const int64_t own = ulyxRangeLength(gathers ? ownedTarget(rows, rank) : rows->ranges[rank]);
+    const int64_t toOthers = own * (rows->nRanks - 1), fromOthers = all - own;
+    facts.remoteBytes = ulyxMax64(facts.remoteBytes, ulyxMax64(toOthers, fromOthers) * rows->rowBytes);
+  }
+  if (gathers) facts.dstSpan[0] = spanOf(all, rows->outPitch, rows->rowBytes);
+  return facts;
+}
+
 ulyxResult_t ulyxRowsPhase(const ulyxRows* rows, ulyxPhase* phase) {
   static const ulyxLister listers[] = {listAllGather, listReduceScatter, listAllToAll};
   ULYX_TRY(ulyxPhaseBuild(rows, listers[rows->op], rows->rank, rows->nRanks, phase));
+  phase->facts = factsOf(rows);
   const ulyxResult_t result = rows->op == ulyxRowsReduceScatter ? addSum(rows, phase) : ulyxSuccess;
   if (result != ulyxSuccess) ulyxPhaseFree(phase);
   return result;

@@ -22,17 +22,22 @@ typedef struct ulyxExchange {
 } ulyxExchange;
 
 typedef struct ulyxTransportOps {
-  ulyxTransport_t kind;
 
   /* What run will need besides the phase; host memory only. *arenaBytes is the staging it takes. */
-  ulyxResult_t (*prepare)(const ulyxPhase* phase, void** prepared, int64_t* arenaBytes);
+  ulyxResult_t (*prepare)(const ulyxTransport* transport, const ulyxPhase* phase, void** prepared, int64_t* arenaBytes);
   void (*unprepare)(void* prepared);
+
+  /* How what was prepared will be moved. */
+  ulyxChoice_t (*choice)(const ulyxTransport* transport, const void* prepared);
 
   /* Enqueues (loopback: makes) every copy of the phase. Collective. */
   ulyxResult_t (*run)(ulyxTransport* transport, const ulyxExchange* exchange);
 
   /* all[r * count + i] = rank r's mine[i]. Collective and blocking. */
   ulyxResult_t (*gather)(ulyxTransport* transport, const int64_t* mine, int count, int64_t* all);
+
+  /* What devices have found since the last call, spoken; success where that is nothing. A mismatch passes with it. */
+  ulyxResult_t (*found)(ulyxTransport* transport);
 
   /* Whether an exchange could use this memory; `name` is for the error. */
   ulyxResult_t (*checkMemory)(ulyxTransport* transport, const void* data, const char* name);
@@ -57,7 +62,8 @@ struct ulyxTransport {
   int device;      /* -1 on the CPU */
   int ncclVersion; /* 0 without */
   int64_t arenaBytes;
-  const char* reason;
+  ulyxTransport_t kind; /* auto where each plan has its own */
+  const char* reason;   /* of the kind; lives as long as the transport */
 };
 
 #define ULYX_LOOPBACK_MAX_RANKS 64

@@ -236,7 +236,9 @@ static ulyxResult_t run(ulyxTransport* transport, const ulyxExchange* exchange) 
 }
 
 /* Scratch, and nothing else, is made ready. */
-static ulyxResult_t prepare(const ulyxPhase* phase, void** prepared, int64_t* arenaBytes) {
+static ulyxResult_t prepare(const ulyxTransport* transport, const ulyxPhase* phase, void** prepared,
+                            int64_t* arenaBytes) {
+  (void)transport;
   *prepared = NULL;
   *arenaBytes = 0;
   return phase->scratchBytes > 0 ? ulyxAllocate(prepared, (size_t)phase->scratchBytes, 1, "scratch") : ulyxSuccess;
@@ -244,6 +246,17 @@ static ulyxResult_t prepare(const ulyxPhase* phase, void** prepared, int64_t* ar
 
 static void unprepare(void* prepared) {
   free(prepared);
+}
+
+static ulyxChoice_t choice(const ulyxTransport* transport, const void* prepared) {
+  (void)prepared;
+  return (ulyxChoice_t){.transport = ulyxTransportLoopback, .reason = transport->reason, .predictedUs = -1};
+}
+
+/* Nothing runs behind the caller's back. */
+static ulyxResult_t found(ulyxTransport* transport) {
+  (void)transport;
+  return ulyxSuccess;
 }
 
 static ulyxResult_t checkMemory(ulyxTransport* transport, const void* data, const char* name) {
@@ -325,9 +338,10 @@ static ulyxResult_t destroy(ulyxTransport* transport) {
 }
 
 static const ulyxTransportOps loopbackOps = {
-    .kind = ulyxTransportLoopback,
     .prepare = prepare,
     .unprepare = unprepare,
+    .choice = choice,
+    .found = found,
     .run = run,
     .gather = gather,
     .checkMemory = checkMemory,
@@ -376,6 +390,7 @@ ulyxResult_t ulyxLoopbackCreateLocal(const ulyxSettings* settings, int nRanks, u
     ULYX_TRY_GOTO(ulyxAllocate(&memory, 1, sizeof(Loopback), "a loopback rank"), freeRanks);
     ranks[made] = memory;
     *ranks[made] = (Loopback){.base = {.ops = &loopbackOps,
+                                       .kind = ulyxTransportLoopback,
                                        .rank = made,
                                        .nRanks = nRanks,
                                        .device = -1,

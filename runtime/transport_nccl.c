@@ -1,244 +1,150 @@
 /* SPDX-License-Identifier: MIT
  *
- * The nccl transport's object: made over a communicator, owning the staging arena and the memory that
- * ulyxMemAlloc gave. Exchanges are in nccl_exchange.c. */
-#include "transport_nccl.h"
-
-#include <stdlib.h>
-#include <string.h>
-
+ * One exchange over NCCL: one kernel packs what is not already a message into the arena, sends and receives go
+ * in one group, one kernel unpacks what is not already in place. A rank's own copies never go through the
+ * wire: small ones ride with the pack kernel, large ones run on a stream of our own while the wire works.
+ *
+ * Order on the caller's stream: [previous exchange's end] pack, fork, group, unpack, join. */
 #include "check.h"
-#include "kernels.h"
+#include "gpu.h"
 
-/* NCCL's kernel has at most 32 blocks of up to 640 threads in clusters of 4: own copies that run beside it
- * leave this many multiprocessors alone. */
-#define SMS_FOR_NCCL 40
+/* Below this, own copies add less to the pack kernel than a fork and a join cost. */
+#define FORK_BYTES (INT64_C(4) << 20)
 
-static ulyxResult_t run(ulyxTransport* transport, const ulyxExchange* exchange) {
-  int previous = 0;
-  ULYX_TRY(ulyxDeviceEnter(transport->device, &previous));
-  const ulyxResult_t result = ulyxNcclExchange((ulyxNccl*)transport, exchange);
-  ulyxDeviceLeave(transport->device, previous);
-  return result;
+/* Thread blocks that copy within the device as fast as NVLink 4 brings bytes: 32 were measured at 490 GB/s. */
+#define CTAS_AT_WIRE_SPEED 32
+
+/* The tensor's own memory where it holds the message's image and may go on the wire, else NULL. */
+static char* inPlace(const ulyxGpu* gpu, const ulyxMessage* message, void* const* buffers) {
+  if (message->buffer < 0) return NULL;
+  char* const data = (char*)buffers[message->buffer] + message->bufferOffset;
+  return ulyxGpuArenaOf(gpu, data, message->bytes) != NULL ? data : NULL;
 }
 
-static ulyxResult_t prepare(const ulyxPhase* phase, void** prepared, int64_t* arenaBytes) {
-  void* memory = NULL;
-  ULYX_TRY(ulyxAllocate(&memory, 1, sizeof(ulyxNcclPrepared), "messages"));
-  ulyxNcclPrepared* const made = memory;
-  const ulyxResult_t result = ulyxWireBuild(phase, &made->wire);
-  if (result != ulyxSuccess) {
-    free(memory);
-    return result;
-  }
-  made->scratchOffset = made->wire.arenaBytes;
-  *prepared = made;
-  *arenaBytes = made->scratchOffset + phase->scratchBytes;
-  return ulyxSuccess;
-}
-
-static void unprepare(void* prepared) {
-  if (prepared == NULL) return;
-  ulyxWireFree(&((ulyxNcclPrepared*)prepared)->wire);
-  free(prepared);
-}
-
-static ulyxResult_t checkMemory(ulyxTransport* transport, const void* data, const char* name) {
-  struct cudaPointerAttributes attributes;
-  ULYX_TRY(ULYX_CUDA(cudaPointerGetAttributes(&attributes, data)));
-  if (attributes.type == cudaMemoryTypeManaged) return ulyxSuccess;
-  if (attributes.type != cudaMemoryTypeDevice) {
-    return ulyxFail(ulyxInvalidArgument, "%s: data is host memory, expected memory of CUDA device %d", name,
-                    transport->device);
-  }
-  if (attributes.device != transport->device) {
-    return ulyxFail(ulyxInvalidArgument, "%s: data is memory of CUDA device %d, expected device %d", name,
-                    attributes.device, transport->device);
+/* Packs what cannot be sent from where it lies. */
+static ulyxResult_t addPack(ulyxGpu* gpu, const ulyxExchange* exchange, const ulyxWire* wire) {
+  for (int64_t i = 0; i < wire->sendCount; ++i) {
+    const ulyxMessage* const message = &wire->sends[i];
+    if (inPlace(gpu, message, exchange->src) != NULL) continue;
+    for (int64_t c = message->firstCopy; c < message->firstCopy + message->copyCount; ++c) {
+      const ulyxCopy* const copy = &exchange->phase->copies[c];
+      const ulyxWirePlace place = wire->places[c];
+      const ulyxStrip strip = {.src = ulyxAt(exchange->src[copy->srcBuffer], copy->srcOffset),
+                               .dst = ulyxAt(gpu->arena->data, message->arenaOffset + place.offset),
+                               .rows = copy->rows,
+                               .rowBytes = copy->rowBytes,
+                               .srcPitch = copy->srcPitch,
+                               .dstPitch = place.pitch};
+      ULYX_TRY(ulyxGpuAddStrip(gpu, strip, gpu->maxCtas, exchange->stream));
+    }
   }
   return ulyxSuccess;
 }
 
-static ulyxResult_t storeOnDevice(const int32_t* values, int64_t count, int32_t* data, ulyxStream_t stream) {
-  ulyxStoreBatch batch;
-  for (int64_t done = 0; done < count; done += batch.count) {
-    batch.dst = data + done;
-    batch.count = ulyxMin64(count - done, ULYX_STORE_MANY);
-    memcpy(batch.values, values + done, (size_t)batch.count * sizeof *values);
-    ULYX_TRY(ulyxCudaResult(ulyxLaunchStore(&batch, stream), "launch of the store kernel"));
+/* Unpacks what was not received where it belongs. */
+static ulyxResult_t addUnpack(ulyxGpu* gpu, const ulyxExchange* exchange, const ulyxWire* wire) {
+  for (int64_t i = 0; i < wire->recvCount; ++i) {
+    const ulyxMessage* const message = &wire->recvs[i];
+    if (inPlace(gpu, message, exchange->dst) != NULL) continue;
+    for (int64_t c = message->firstCopy; c < message->firstCopy + message->copyCount; ++c) {
+      const ulyxCopy* const copy = &exchange->phase->copies[c];
+      const ulyxWirePlace place = wire->places[c];
+      const ulyxStrip strip = {.src = ulyxAt(gpu->arena->data, message->arenaOffset + place.offset),
+                               .dst = ulyxAt(exchange->dst[copy->dstBuffer], copy->dstOffset),
+                               .rows = copy->rows,
+                               .rowBytes = copy->rowBytes,
+                               .srcPitch = place.pitch,
+                               .dstPitch = copy->dstPitch};
+      ULYX_TRY(ulyxGpuAddStrip(gpu, strip, gpu->maxCtas, exchange->stream));
+    }
   }
   return ulyxSuccess;
 }
 
-static ulyxResult_t store(ulyxTransport* transport, const int32_t* values, int64_t count, int32_t* data,
-                          ulyxStream_t stream) {
-  int previous = 0;
-  ULYX_TRY(ulyxDeviceEnter(transport->device, &previous));
-  const ulyxResult_t result = storeOnDevice(values, count, data, stream);
-  ulyxDeviceLeave(transport->device, previous);
-  return result;
-}
-
-static ulyxResult_t gather(ulyxTransport* transport, const int64_t* mine, int count, int64_t* all) {
-  int previous = 0;
-  ULYX_TRY(ulyxDeviceEnter(transport->device, &previous));
-  const ulyxResult_t result = ulyxNcclWorldGather(&((ulyxNccl*)transport)->world, mine, count, all);
-  ulyxDeviceLeave(transport->device, previous);
-  return result;
-}
-
-static ulyxResult_t memAlloc(ulyxTransport* transport, int64_t bytes, void** data) {
-  ulyxNccl* const self = (ulyxNccl*)transport;
-  ulyxArena* block = NULL;
-  int previous = 0;
-  ULYX_TRY(ulyxDeviceEnter(transport->device, &previous));
-  const ulyxResult_t result = ulyxArenaCreate(&self->world, bytes, &block);
-  ulyxDeviceLeave(transport->device, previous);
-  if (result != ulyxSuccess) return result;
-  block->next = self->blocks;
-  self->blocks = block;
-  *data = block->data;
+/* Moves `next` past the messages of one group, posting each. */
+static ulyxResult_t postGroup(ulyxGpu* gpu, const ulyxExchange* exchange, const ulyxWire* wire, int group,
+                              int64_t* nextSend, int64_t* nextRecv) {
+  const ncclComm_t comm = gpu->world.comm;
+  for (; *nextSend < wire->sendCount && wire->sends[*nextSend].group == group; ++*nextSend) {
+    const ulyxMessage* const message = &wire->sends[*nextSend];
+    const char* data = inPlace(gpu, message, exchange->src);
+    if (data == NULL) data = gpu->arena->data + message->arenaOffset;
+    ULYX_TRY(ULYX_NCCL(comm, ncclSend(data, (size_t)message->bytes, ncclUint8, message->peer, comm, exchange->stream)));
+  }
+  for (; *nextRecv < wire->recvCount && wire->recvs[*nextRecv].group == group; ++*nextRecv) {
+    const ulyxMessage* const message = &wire->recvs[*nextRecv];
+    char* data = inPlace(gpu, message, exchange->dst);
+    if (data == NULL) data = gpu->arena->data + message->arenaOffset;
+    ULYX_TRY(ULYX_NCCL(comm, ncclRecv(data, (size_t)message->bytes, ncclUint8, message->peer, comm, exchange->stream)));
+  }
   return ulyxSuccess;
 }
 
-static ulyxResult_t memFree(ulyxTransport* transport, void* data) {
-  ulyxNccl* const self = (ulyxNccl*)transport;
-  ulyxArena** link = &self->blocks;
-  while (*link != NULL && (*link)->data != data) link = &(*link)->next;
-  ulyxArena* const block = *link;
-  if (block == NULL) {
-    return ulyxFail(ulyxInvalidArgument, "%p is no memory from ulyxMemAlloc of this runtime", data);
+static ulyxResult_t communicate(ulyxGpu* gpu, const ulyxExchange* exchange, const ulyxWire* wire) {
+  int64_t nextSend = 0, nextRecv = 0;
+  for (int group = 0; group < wire->groups; ++group) {
+    ULYX_TRY(ULYX_NCCL(gpu->world.comm, ncclGroupStart()));
+    const ulyxResult_t posted = postGroup(gpu, exchange, wire, group, &nextSend, &nextRecv);
+    const ncclResult_t ended = ncclGroupEnd(); /* on every path: the group is the thread's */
+    if (posted != ulyxSuccess) return posted;
+    ULYX_TRY(ulyxNcclResult(gpu->world.comm, ended, "ncclGroupEnd"));
   }
-  int previous = 0;
-  ULYX_TRY(ulyxDeviceEnter(transport->device, &previous));
-  ulyxResult_t result = ulyxNcclWorldDrain(&self->world);
-  if (result == ulyxSuccess) {
-    *link = block->next;
-    result = ulyxArenaDestroy(&self->world, block);
-  }
-  ulyxDeviceLeave(transport->device, previous);
-  return result;
+  return ulyxSuccess;
 }
 
-/* Arenas are equal on all ranks, so all find alike whether the present one is enough. */
-static ulyxResult_t reserveOnDevice(ulyxNccl* self, int64_t bytes) {
-  int64_t largest = 0;
-  ulyxArena* arena = NULL;
-  ULYX_TRY(ulyxNcclWorldLargest(&self->world, bytes, &largest));
-  if (self->arena != NULL && self->arena->bytes >= largest) return ulyxSuccess;
-  ULYX_TRY(ulyxNcclWorldDrain(&self->world));
-  ULYX_TRY(ulyxArenaCreate(&self->world, largest, &arena));
-  ulyxArena* const old = self->arena;
-  self->arena = arena;
-  self->base.arenaBytes = arena->bytes;
-  return old != NULL ? ulyxArenaDestroy(&self->world, old) : ulyxSuccess;
+static int64_t messageBytes(const ulyxMessage* messages, int64_t count) {
+  int64_t bytes = 0;
+  for (int64_t i = 0; i < count; ++i) bytes += messages[i].bytes;
+  return bytes;
 }
 
-static ulyxResult_t reserve(ulyxTransport* transport, int64_t bytes) {
-  int previous = 0;
-  ULYX_TRY(ulyxDeviceEnter(transport->device, &previous));
-  const ulyxResult_t result = reserveOnDevice((ulyxNccl*)transport, bytes);
-  ulyxDeviceLeave(transport->device, previous);
-  return result;
+/* Own copies on our own stream, after what the fork event saw. They get the blocks they need to end with the
+ * wire: more would take multiprocessors and memory from NCCL's kernel for nothing. */
+static ulyxResult_t copyBeside(ulyxGpu* gpu, const ulyxExchange* exchange, const ulyxWire* wire, int64_t ownBytes) {
+  const cudaStream_t side = gpu->beside.stream;
+  const int64_t wireBytes =
+      ulyxMax64(messageBytes(wire->sends, wire->sendCount), messageBytes(wire->recvs, wire->recvCount));
+  const int64_t needed = ulyxMax64(1, ownBytes / ulyxMax64(1, wireBytes / CTAS_AT_WIRE_SPEED) + 1);
+  const int ctas = (int)ulyxMin64(gpu->besideCtas, needed);
+  gpu->batch.streaming = 1; /* what was packed stays in the cache for NCCL's kernel */
+  ULYX_TRY(ulyxGpuAddOwn(gpu, exchange, ctas, side));
+  ULYX_TRY(ulyxGpuFlush(gpu, ctas, side));
+  gpu->batch.streaming = 0;
+  return ulyxSuccess;
 }
 
-static ulyxResult_t destroyOnDevice(ulyxNccl* self) {
+static ulyxResult_t runForked(ulyxGpu* gpu, const ulyxExchange* exchange, const ulyxWire* wire, int64_t ownBytes) {
+  ULYX_TRY(ULYX_CUDA(cudaEventRecord(gpu->fork, exchange->stream)));
+  ULYX_TRY(ulyxBranchFork(gpu, &gpu->beside));
   ulyxResult_t result = ulyxSuccess;
-  while (self->blocks != NULL) {
-    ulyxArena* const block = self->blocks;
-    self->blocks = block->next;
-    ulyxKeepFirst(&result, ulyxArenaDestroy(&self->world, block));
-  }
-  if (self->arena != NULL) ulyxKeepFirst(&result, ulyxArenaDestroy(&self->world, self->arena));
-  if (self->beside != NULL) ulyxKeepFirst(&result, ULYX_CUDA(cudaStreamDestroy(self->beside)));
-  if (self->join != NULL) ulyxKeepFirst(&result, ULYX_CUDA(cudaEventDestroy(self->join)));
-  if (self->fork != NULL) ulyxKeepFirst(&result, ULYX_CUDA(cudaEventDestroy(self->fork)));
-  ulyxKeepFirst(&result, ulyxNcclWorldDestroy(&self->world));
+  ULYX_TRY_GOTO(communicate(gpu, exchange, wire), joinSide);
+  ULYX_TRY_GOTO(copyBeside(gpu, exchange, wire, ownBytes), joinSide);
+  ULYX_TRY_GOTO(addUnpack(gpu, exchange, wire), joinSide);
+  ULYX_TRY_GOTO(ulyxGpuFlush(gpu, gpu->maxCtas, exchange->stream), joinSide);
+
+joinSide: /* on every path: a capture with an unjoined stream could not be ended */
+  ulyxCopyBatchReset(&gpu->batch);
+  ulyxKeepFirst(&result, ulyxBranchJoin(&gpu->beside, exchange->stream));
   return result;
 }
 
-/* CUDA has gone: what it owned went with it. */
-static void forgetDevice(ulyxNccl* self) {
-  while (self->blocks != NULL) {
-    ulyxArena* const block = self->blocks;
-    self->blocks = block->next;
-    free(block);
-  }
-  free(self->arena);
+static ulyxResult_t runInline(ulyxGpu* gpu, const ulyxExchange* exchange, const ulyxWire* wire) {
+  ULYX_TRY(communicate(gpu, exchange, wire));
+  ULYX_TRY(addUnpack(gpu, exchange, wire));
+  return ulyxGpuFlush(gpu, gpu->maxCtas, exchange->stream);
 }
 
-static ulyxResult_t destroy(ulyxTransport* transport) {
-  ulyxNccl* const self = (ulyxNccl*)transport;
-  ulyxResult_t result = ulyxSuccess;
-  int previous = 0;
-  const ulyxResult_t entered = ulyxDeviceEnter(transport->device, &previous);
-  const cudaError_t drained = cudaDeviceSynchronize(); /* replayed graphs are known to the device alone */
-  if (ulyxCudaIsGone(drained)) {
-    forgetDevice(self);
-  } else { /* also on the wrong device: what can be freed is freed */
-    result = destroyOnDevice(self);
-    ulyxKeepFirst(&result, entered);
-    ulyxKeepFirst(&result, ulyxCudaResult(drained, "cudaDeviceSynchronize"));
-    if (entered == ulyxSuccess) ulyxDeviceLeave(transport->device, previous);
-  }
-  free(self);
-  return result;
-}
-
-static const ulyxTransportOps ncclOps = {
-    .kind = ulyxTransportNccl,
-    .prepare = prepare,
-    .unprepare = unprepare,
-    .run = run,
-    .gather = gather,
-    .checkMemory = checkMemory,
-    .store = store,
-    .memAlloc = memAlloc,
-    .memFree = memFree,
-    .reserve = reserve,
-    .destroy = destroy,
-};
-
-static ulyxResult_t setUp(ulyxNccl* self, const ulyxSettings* settings) {
-  int sms = 0;
-  ULYX_TRY(ULYX_CUDA(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, self->world.device)));
-  const int besideCtas = sms > 2 * SMS_FOR_NCCL ? sms - SMS_FOR_NCCL : sms / 2 + 1;
-  self->maxCtas = settings->maxCtas;
-  self->besideCtas = self->maxCtas > 0 && self->maxCtas < besideCtas ? self->maxCtas : besideCtas;
-  ULYX_TRY(ULYX_CUDA(cudaStreamCreateWithFlags(&self->beside, cudaStreamNonBlocking)));
-  ULYX_TRY(ULYX_CUDA(cudaEventCreateWithFlags(&self->fork, cudaEventDisableTiming)));
-  ULYX_TRY(ULYX_CUDA(cudaEventCreateWithFlags(&self->join, cudaEventDisableTiming)));
-  ULYX_TRY(ULYX_CUDA(ulyxLoadCopies()));
-  ULYX_TRY(ULYX_CUDA(ulyxLoadSum()));
-  ULYX_TRY(ULYX_CUDA(ulyxLoadChain()));
-  ULYX_TRY(ULYX_CUDA(ulyxLoadStore()));
-  ULYX_TRY(ULYX_NCCL(self->world.comm, ncclGetVersion(&self->base.ncclVersion)));
-  return reserveOnDevice(self, settings->arenaBytes);
-}
-
-ulyxResult_t ulyxNcclTransportCreate(const ulyxSettings* settings, ncclComm_t comm, ulyxTransport** transport) {
-  void* memory = NULL;
-  char message[ULYX_MESSAGE_BYTES];
-  ulyxResult_t result = ulyxAllocate(&memory, 1, sizeof(ulyxNccl), "an nccl rank");
-  if (result != ulyxSuccess) {
-    (void)ncclCommDestroy(comm);
-    return result;
-  }
-  ulyxNccl* const self = memory;
-  ULYX_TRY_GOTO(ulyxNcclWorldCreate(comm, &self->world), freeSelf);
-  self->base = (ulyxTransport){.ops = &ncclOps,
-                               .rank = self->world.rank,
-                               .nRanks = self->world.nRanks,
-                               .device = self->world.device,
-                               .reason = "the ranks have GPUs"};
-  ULYX_TRY_GOTO(setUp(self, settings), destroyDevice);
-  *transport = &self->base;
-  return ulyxSuccess;
-
-destroyDevice:
-  strcpy(message, ulyxThreadMessage());
-  (void)destroyOnDevice(self);
-  (void)ulyxFail(result, "%s", message); /* not what freeing may have said */
-freeSelf:
-  free(self);
-  return result;
+ulyxResult_t ulyxNcclCarry(ulyxGpu* gpu, const ulyxExchange* exchange) {
+  const ulyxWire* const wire = &((const ulyxGpuPrepared*)exchange->prepared)->wire;
+  const ulyxPhase* const phase = exchange->phase;
+  const int64_t* const own = &phase->sendStart[phase->rank];
+  const bool wired = wire->sendCount + wire->recvCount > 0;
+  const int64_t ownBytes = ulyxCopiesBytes(phase->copies + own[0], own[1] - own[0]);
+  const bool forks = wired && ownBytes >= FORK_BYTES;
+  ulyxCopyBatchReset(&gpu->batch);
+  ULYX_TRY(addPack(gpu, exchange, wire)); /* first in the batch: the wire waits for it */
+  if (!forks) ULYX_TRY(ulyxGpuAddOwn(gpu, exchange, gpu->maxCtas, exchange->stream));
+  ULYX_TRY(ulyxGpuFlush(gpu, gpu->maxCtas, exchange->stream));
+  if (!wired) return ulyxSuccess;
+  return forks ? runForked(gpu, exchange, wire, ownBytes) : runInline(gpu, exchange, wire);
 }

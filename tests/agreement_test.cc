@@ -156,8 +156,10 @@ TEST_P(Agreement, AnArenaTooSmallOnAnyRankFailsAllAndNamesTheBytesToReserve) {
       MUST(ulyxPlanCreate(session.Runtime(rank), &shape.c, &plan));
       MUST(ulyxPlanDestroy(plan));
     } else {
+      // What is enough for any transport is what nccl takes here.
+      const bool exact = GetParam()->Transport() == ulyxTransportNccl;
       EXPECT_TRUE(Refused(ulyxPlanCreate(session.Runtime(rank), &shape.c, &plan), ulyxArenaTooSmall,
-                          {std::to_string(needed[0]), "ulyxRuntimeReserve"}));
+                          {exact ? std::to_string(needed[0]) : "the plan stages", "ulyxRuntimeReserve"}));
       EXPECT_EQ(plan, nullptr);
     }
     // One rank asks, all get it.

@@ -52,12 +52,15 @@ struct Life {
   }
 };
 
-Life LiveAndDie(const World& world, const ulyxShape_t& shape, const std::vector<void*>& in,
+Life LiveAndDie(const World& world, int transport, const ulyxShape_t& shape, const std::vector<void*>& in,
                 const std::vector<void*>& out) {
   Life life;
+  ulyxConfig_t config = ULYX_CONFIG_INITIALIZER;
+  config.transport = transport;
+  config.timeoutMs = 200;  // how long a meeting waits for the rank that stopped
   std::vector<ulyxRuntime_t> runtimes(kRanks);
   const std::vector<int> devices = world.Devices(kRanks);
-  life.results.push_back(ulyxRuntimeCreateLocal(nullptr, kRanks, devices.data(), runtimes.data()));
+  life.results.push_back(ulyxRuntimeCreateLocal(&config, kRanks, devices.data(), runtimes.data()));
   if (life.results.back() != ulyxSuccess) {
     EXPECT_STRNE(ulyxGetLastError(nullptr), "");
     for (ulyxRuntime_t runtime : runtimes) EXPECT_EQ(runtime, nullptr);
@@ -73,20 +76,55 @@ Life LiveAndDie(const World& world, const ulyxShape_t& shape, const std::vector<
   return life;
 }
 
-class Fault : public ::testing::TestWithParam<const char*> {};
+// A transport and a call that fails under it.
+struct Failing {
+  int transport;
+  const char* function;
+};
+
+void PrintTo(const Failing& failing, std::ostream* out) {
+  *out << failing.function;
+}
+
+class Fault : public ::testing::TestWithParam<Failing> {};
+
+std::vector<Failing> With(int transport, const std::vector<const char*>& functions) {
+  std::vector<Failing> failing;
+  for (const char* function : functions) failing.push_back({transport, function});
+  return failing;
+}
+
+std::string NameOf(const ::testing::TestParamInfo<Failing>& param) {
+  return param.param.function;
+}
 
 INSTANTIATE_TEST_SUITE_P(
     In, Fault,
-    ::testing::Values("cudaDeviceGetAttribute", "cudaDeviceSynchronize", "cudaEventCreateWithFlags", "cudaEventDestroy",
-                      "cudaEventRecord", "cudaFree", "cudaFreeHost", "cudaGetDevice", "cudaGetDeviceCount",
-                      "cudaMalloc", "cudaMallocHost", "cudaMemcpyAsync", "cudaPointerGetAttributes", "cudaSetDevice",
-                      "cudaStreamCreateWithFlags", "cudaStreamDestroy", "cudaStreamIsCapturing",
-                      "cudaStreamSynchronize", "cudaStreamWaitEvent", "ncclAllGather", "ncclCommCount",
-                      "ncclCommCuDevice", "ncclCommDestroy", "ncclCommInitRank", "ncclCommUserRank",
-                      "ncclCommWindowDeregister", "ncclCommWindowRegister", "ncclGetUniqueId", "ncclGetVersion",
-                      "ncclGroupEnd", "ncclGroupStart", "ncclMemAlloc", "ncclMemFree", "ncclRecv", "ncclSend",
-                      "ulyxLaunchCopies", "ulyxLoadChain", "ulyxLoadCopies", "ulyxLoadStore", "ulyxLoadSum"),
-    [](const ::testing::TestParamInfo<const char*>& param) { return std::string(param.param); });
+    ::testing::ValuesIn(With(
+        ulyxTransportNccl,
+        {"cudaDeviceGetAttribute", "cudaDeviceGetStreamPriorityRange", "cudaDeviceSynchronize",
+         "cudaEventCreateWithFlags", "cudaEventDestroy", "cudaEventRecord", "cudaFree", "cudaFreeHost", "cudaGetDevice",
+         "cudaGetDeviceCount", "cudaMalloc", "cudaMallocHost", "cudaMemcpyAsync", "cudaPointerGetAttributes",
+         "cudaSetDevice", "cudaStreamCreateWithFlags", "cudaStreamCreateWithPriority", "cudaStreamDestroy",
+         "cudaStreamIsCapturing", "cudaStreamSynchronize", "cudaStreamWaitEvent", "ncclAllGather", "ncclCommCount",
+         "ncclCommCuDevice", "ncclCommDestroy", "ncclCommInitRank", "ncclCommUserRank", "ncclCommWindowDeregister",
+         "ncclCommWindowRegister", "ncclGetUniqueId", "ncclGetVersion", "ncclGroupEnd", "ncclGroupStart",
+         "ncclMemAlloc", "ncclMemFree", "ncclRecv", "ncclSend", "ulyxLaunchCopies", "ulyxLoadChain", "ulyxLoadCopies",
+         "ulyxLoadExchange", "ulyxLoadStore", "ulyxLoadSum"})),
+    NameOf);
+INSTANTIATE_TEST_SUITE_P(InDirect, Fault,
+                         ::testing::ValuesIn(With(ulyxTransportDirect,
+                                                  {"cudaDeviceGetP2PAttribute", "cudaFree", "cudaFreeHost",
+                                                   "cudaMalloc", "cudaMallocHost", "cudaMemcpy", "cudaMemset",
+                                                   "ncclCommWindowRegister", "ncclMemAlloc", "ulyxLaunchCopies",
+                                                   "ulyxLaunchExchange", "ulyxWindowReadPeers"})),
+                         NameOf);
+INSTANTIATE_TEST_SUITE_P(InCopyEngine, Fault,
+                         ::testing::ValuesIn(With(ulyxTransportCopyEngine,
+                                                  {"cudaEventRecord", "cudaMemcpy2DAsync", "cudaMemcpyAsync",
+                                                   "cudaStreamCreateWithPriority", "cudaStreamWaitEvent",
+                                                   "ulyxLaunchExchange"})),
+                         NameOf);
 
 // A failure of these may pass unseen: the first asks whether CUDA is still there, the second puts back a device
 // that was current before.
@@ -111,6 +149,8 @@ void ExpectSame(const fakeCounters& after, const fakeCounters& before) {
 TEST_P(Fault, EndsInAnErrorAndLeavesNothingBehind) {
   const World& world = *Worlds().front();
   const Shape shape(6, 4, 8);
+  const int transport = GetParam().transport;
+  const std::string function = GetParam().function;
   const Oracle oracle(shape.c, kRanks, 0);
   std::vector<void*> in, out;
   for (int rank = 0; rank < kRanks; rank++) {
@@ -124,16 +164,16 @@ TEST_P(Fault, EndsInAnErrorAndLeavesNothingBehind) {
   for (; reached && !HasFailure(); call++) {
     SCOPED_TRACE("call " + std::to_string(call));
     const int64_t faults = fakeGet().faults;
-    fakeFailNth(GetParam(), call);
-    const Life life = LiveAndDie(world, shape.c, in, out);
+    fakeFailNth(function.c_str(), call);
+    const Life life = LiveAndDie(world, transport, shape.c, in, out);
     reached = fakeGet().faults > faults;
     fakeFailNth(nullptr, 0);
-    EXPECT_FALSE(life.Clean() && reached && !MayPass(GetParam()));
+    EXPECT_FALSE(life.Clean() && reached && !MayPass(function));
     ExpectSame(fakeGet(), before);
   }
   EXPECT_GT(call, 2) << "never called: take it off the list";
   fakeSetDeadlineMs(20000);
-  EXPECT_TRUE(LiveAndDie(world, shape.c, in, out).Clean());
+  EXPECT_TRUE(LiveAndDie(world, transport, shape.c, in, out).Clean());
   for (int rank = 0; rank < kRanks; rank++) {
     world.Free(rank, in[rank]);
     world.Free(rank, out[rank]);

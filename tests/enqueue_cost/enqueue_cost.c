@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What one enqueue costs the host in ulyx itself, at 8 ranks on the nccl transport: CUDA and NCCL are replaced
+ * What one enqueue costs the host in ulyx itself, at 8 ranks on each transport of GPUs: CUDA and NCCL are replaced
  * by calls that return at once. Also what making a plan costs. Fails above the limits given as arguments.
  *
  *   enqueue_cost [most us an enqueue] [most us a plan] */
@@ -53,7 +53,7 @@ static void makePlan(Bench* bench) {
 }
 
 /* The median over repeats of the mean over calls, in microseconds; prints a line. */
-static int timeCalls(const char* name, Bench* bench, void (*call)(Bench*), double most) {
+static int timeCalls(const char* transport, const char* name, Bench* bench, void (*call)(Bench*), double most) {
   double us[REPEATS];
   for (int repeat = 0; repeat < REPEATS; ++repeat) {
     const double start = nowUs();
@@ -61,7 +61,7 @@ static int timeCalls(const char* name, Bench* bench, void (*call)(Bench*), doubl
     us[repeat] = (nowUs() - start) / CALLS;
   }
   qsort(us, REPEATS, sizeof us[0], ascending);
-  printf("%-14s 8 ranks  median %6.2f us  min %6.2f  max %6.2f  limit %6.2f  %s\n", name, us[REPEATS / 2], us[0],
+  printf("%-12s %-14s 8 ranks  median %6.2f us  min %6.2f  max %6.2f  limit %6.2f  %s\n", transport, name, us[REPEATS / 2], us[0],
          us[REPEATS - 1], most, us[REPEATS / 2] <= most ? "OK" : "TOO SLOW");
   return us[REPEATS / 2] <= most ? 0 : 1;
 }
@@ -72,9 +72,7 @@ static char* carve(char** memory, int64_t bytes) {
   return at;
 }
 
-int main(int argc, char** argv) {
-  const double mostEnqueue = argc > 1 ? atof(argv[1]) : 5.0;
-  const double mostPlan = argc > 2 ? atof(argv[2]) : 20.0;
+static int measure(const char* name, int transport, double mostEnqueue, double mostPlan) {
   Bench bench = {.shape = ULYX_SHAPE_INITIALIZER};
   ulyxConfig_t config = ULYX_CONFIG_INITIALIZER;
   ulyxShapeBytes_t bytes = ULYX_SHAPE_BYTES_INITIALIZER;
@@ -82,6 +80,7 @@ int main(int argc, char** argv) {
   bench.shape.tokens = 4099;
   bench.shape.heads = 27;
   bench.shape.headDim = 128;
+  config.transport = transport;
   config.agreePlans = 0;
   check("ulyxShapeGetBytes", ulyxShapeGetBytes(&bench.shape, 8, 0, &bytes));
   config.arenaBytes = bytes.arena;
@@ -102,9 +101,18 @@ int main(int argc, char** argv) {
   bench.out.v.data = carve(&memory, bytes.vOut);
   bench.oIn.data = carve(&memory, bytes.oIn);
   bench.oOut.data = carve(&memory, bytes.oOut);
-  const int slow = timeCalls("seq_to_heads", &bench, seqToHeads, mostEnqueue) +
-                   timeCalls("heads_to_seq", &bench, headsToSeq, mostEnqueue) +
-                   timeCalls("plan", &bench, makePlan, mostPlan);
+  const int slow = timeCalls(name, "seq_to_heads", &bench, seqToHeads, mostEnqueue) +
+                   timeCalls(name, "heads_to_seq", &bench, headsToSeq, mostEnqueue) +
+                   timeCalls(name, "plan", &bench, makePlan, mostPlan);
   check("ulyxRuntimeDestroy", ulyxRuntimeDestroy(&bench.rt));
+  return slow;
+}
+
+int main(int argc, char** argv) {
+  const double mostEnqueue = argc > 1 ? atof(argv[1]) : 5.0;
+  const double mostPlan = argc > 2 ? atof(argv[2]) : 20.0;
+  const int slow = measure("nccl", ulyxTransportNccl, mostEnqueue, mostPlan) +
+                   measure("direct", ulyxTransportDirect, mostEnqueue, mostPlan) +
+                   measure("copy_engine", ulyxTransportCopyEngine, mostEnqueue, mostPlan);
   return slow > 0 ? 1 : 0;
 }

@@ -51,6 +51,26 @@ cudaError_t cudaFree(void* memory) {
 cudaError_t cudaFreeHost(void* memory) {
   return free(memory), cudaSuccess;
 }
+cudaError_t cudaMemset(void* memory, int value, size_t bytes) {
+  return memset(memory, value, bytes), cudaSuccess;
+}
+cudaError_t cudaMemcpy(void* dst, const void* src, size_t bytes, enum cudaMemcpyKind kind) {
+  return (void)kind, memcpy(dst, src, bytes), cudaSuccess;
+}
+cudaError_t cudaMemcpy2DAsync(void* dst, size_t dstPitch, const void* src, size_t srcPitch, size_t width, size_t height,
+                              enum cudaMemcpyKind kind, cudaStream_t stream) {
+  return (void)dst, (void)dstPitch, (void)src, (void)srcPitch, (void)width, (void)height, (void)kind, (void)stream,
+         cudaSuccess;
+}
+cudaError_t cudaDeviceGetP2PAttribute(int* value, enum cudaDeviceP2PAttr attribute, int device, int peer) {
+  return (void)attribute, (void)device, (void)peer, *value = 1, cudaSuccess;
+}
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  return *least = *greatest = 0, cudaSuccess;
+}
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned int flags, int priority) {
+  return (void)flags, (void)priority, *stream = NULL, cudaSuccess;
+}
 cudaError_t cudaMemcpyAsync(void* dst, const void* src, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream) {
   return (void)kind, (void)stream, memcpy(dst, src, bytes), cudaSuccess;
 }
@@ -125,7 +145,7 @@ ncclResult_t ncclMemFree(void* memory) {
   return free(memory), ncclSuccess;
 }
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* memory, size_t bytes, ncclWindow_t* window, int flags) {
-  return (void)comm, (void)memory, (void)bytes, (void)flags, *window = NULL, ncclSuccess;
+  return (void)comm, (void)bytes, (void)flags, *window = memory, ncclSuccess;
 }
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
   return (void)comm, (void)window, ncclSuccess;
@@ -172,5 +192,22 @@ cudaError_t ulyxLaunchStore(const ulyxStoreBatch* batch, cudaStream_t stream) {
   return (void)batch, (void)stream, cudaSuccess;
 }
 cudaError_t ulyxLoadStore(void) {
+  return cudaSuccess;
+}
+cudaError_t ulyxLaunchExchange(const ulyxExchangeBatch* batch, int ctas, cudaStream_t stream) {
+  return (void)batch, (void)ctas, (void)stream, cudaSuccess;
+}
+cudaError_t ulyxLoadExchange(void) {
+  return cudaSuccess;
+}
+
+/* Peers are never looked at: any address but NULL will do. */
+int ulyxWindowsAreReadable(int ncclVersion) {
+  return (void)ncclVersion, 1;
+}
+cudaError_t ulyxWindowReadPeers(ncclWindow_t window, int nRanks, uint64_t* words, void** peers, cudaStream_t stream) {
+  static char peer[16];
+  (void)window, (void)words, (void)stream;
+  for (int rank = 0; rank < nRanks; ++rank) peers[rank] = peer;
   return cudaSuccess;
 }

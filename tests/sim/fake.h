@@ -40,6 +40,7 @@ typedef struct fakeCounters {
   int64_t collectives;      /* ncclAllGather, ncclBroadcast; their messages are not counted above */
   int64_t launches;         /* ulyxLaunchCopies with a copy to make */
   int64_t launchedCopies;
+  int64_t exchanges;      /* ulyxLaunchExchange */
   int64_t sums;           /* ulyxLaunchSum with a row to add */
   int64_t chains;         /* ulyxLaunchChain */
   int64_t stores;         /* ulyxLaunchStore with a value to store */
@@ -71,6 +72,9 @@ void fakeSetDeadlineMs(int ms);
 
 /* 0: ncclCommWindowRegister succeeds and leaves NULL, as NCCL does where it cannot map windows. 1. */
 void fakeSetWindowSupport(int supported);
+
+/* ulyx_sim only: 0: no NVLink joins the devices. 1. */
+void fakeSetNvlink(int linked);
 
 /* ulyx_sim only: from now on (1) until 0 the stream is being captured by the calling thread, in its capture mode.
  * Work is done at once all the same; what a capture would refuse is refused and is a violation, and so is a

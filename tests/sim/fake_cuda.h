@@ -38,12 +38,25 @@ int fakeCurrentDevice(void);
 enum cudaStreamCaptureMode fakeCaptureMode(void);
 
 /* Whether `bytes` bytes at p lie in one block of memory that a kernel on `device` can reach: that device's own,
- * managed or pinned. */
+ * managed or pinned. FAKE_ANY_DEVICE: or another's. */
+#define FAKE_ANY_DEVICE (-1)
 bool fakeDeviceReaches(int device, const void* p, int64_t bytes);
+
+/* ---- Tiles of copies (fake_kernels.c) ----------------------------------------------------------------- */
+
+#include "copy_layout.h"
+
+/* NULL, or what is wrong with a descriptor whose destination is at `dst` on `dstDevice`. */
+const char* fakeDescFault(const ulyxCopyDesc* desc, uint32_t firstTile, int device, const void* dst, int dstDevice);
+uint32_t fakeDescTiles(const ulyxCopyDesc* desc);
+/* The last descriptor that starts at or before the tile. */
+const ulyxCopyDesc* fakeDescOfTile(const ulyxCopyDesc* desc, uint32_t count, uint32_t tile);
+/* Moves a tile, the units of one row at once; false if the descriptor's arithmetic is wrong. */
+bool fakeMakeTile(ulyxCopyDesc desc, uint32_t tileOfCopy);
 
 #define FAKE_STREAM_MAGIC 0x73747265u
 #define FAKE_EVENT_MAGIC 0x6576656eu
-#define FAKE_MAX_FORKS 4
+#define FAKE_MAX_FORKS 96
 
 struct CUstream_st {
   uint32_t magic;

@@ -60,6 +60,13 @@ cudaError_t cudaDeviceGetAttribute(int* value, enum cudaDeviceAttr attribute, in
   FAKE_CUDA(cudaErrorUnknown);
   if (device < 0 || device >= fakeDeviceCount()) return fakeCudaResult(cudaErrorInvalidDevice);
   switch (attribute) {
+    case cudaDevAttrPciDomainId:
+    case cudaDevAttrPciDeviceId:
+      *value = 0;
+      break;
+    case cudaDevAttrPciBusId:
+      *value = device + 1;
+      break;
     case cudaDevAttrMultiProcessorCount:
       *value = 132;
       break;
@@ -115,6 +122,20 @@ cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
   const int devices = fakeDeviceCount();
   if (device < 0 || device >= devices || peer < 0 || peer >= devices) return fakeCudaResult(cudaErrorInvalidDevice);
   *can = device != peer;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetP2PAttribute(int* value, enum cudaDeviceP2PAttr attribute, int device, int peer) {
+  FAKE_CUDA(cudaErrorUnknown);
+  const int devices = fakeDeviceCount();
+  if (device < 0 || device >= devices || peer < 0 || peer >= devices || device == peer) {
+    return fakeCudaResult(cudaErrorInvalidDevice);
+  }
+  if (attribute != cudaDevP2PAttrNativeAtomicSupported) {
+    fakeViolation("cudaDeviceGetP2PAttribute: attribute %d has no fake value", (int)attribute);
+    return fakeCudaResult(cudaErrorInvalidValue);
+  }
+  *value = fakeNvlink() ? 1 : 0;
   return cudaSuccess;
 }
 

@@ -153,7 +153,7 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes* attributes, c
 bool fakeDeviceReaches(int device, const void* p, int64_t bytes) {
   fakeBlock block;
   return findBlock(p, &block) && blockHolds(&block, p, (size_t)bytes) &&
-         (block.type != cudaMemoryTypeDevice || block.device == device);
+         (block.type != cudaMemoryTypeDevice || block.device == device || device == FAKE_ANY_DEVICE);
 }
 
 /* ---- Copies ------------------------------------------------------------------------------------------ */

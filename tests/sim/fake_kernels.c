@@ -7,18 +7,17 @@
 #include "fake_cuda.h"
 #include "kernels.h"
 
-static uint32_t tilesOf(const ulyxCopyDesc* desc) {
+uint32_t fakeDescTiles(const ulyxCopyDesc* desc) {
   return (uint32_t)(((uint64_t)desc->units + ULYX_COPY_TILE_UNITS - 1) / ULYX_COPY_TILE_UNITS);
 }
 
-static bool aligned(const ulyxCopyDesc* desc, int64_t rows) {
-  uint64_t bits = (uintptr_t)desc->src | (uintptr_t)desc->dst;
+static bool aligned(const ulyxCopyDesc* desc, const void* dst, int64_t rows) {
+  uint64_t bits = (uintptr_t)desc->src | (uintptr_t)dst;
   if (rows > 1) bits |= (uint64_t)desc->srcPitch | (uint64_t)desc->dstPitch;
   return (bits & ((UINT64_C(1) << desc->unitBytesLog2) - 1)) == 0;
 }
 
-/* NULL, or what is wrong with the descriptor. */
-static const char* faultOf(const ulyxCopyDesc* desc, uint32_t firstTile, int device) {
+const char* fakeDescFault(const ulyxCopyDesc* desc, uint32_t firstTile, int device, const void* dst, int dstDevice) {
   if (desc->unitBytesLog2 > 4) return "a unit is more than 16 bytes";
   if (desc->units == 0 || desc->units >= UINT32_C(1) << 31) return "units are not in 1 to 2^31 - 1";
   if (desc->unitsPerRow == 0 || desc->units % desc->unitsPerRow != 0) return "units are no whole number of rows";
@@ -26,12 +25,12 @@ static const char* faultOf(const ulyxCopyDesc* desc, uint32_t firstTile, int dev
   if (desc->shift >= 64) return "shift is 64 or more";
   const int64_t rows = desc->units / desc->unitsPerRow;
   const int64_t rowBytes = (int64_t)desc->unitsPerRow << desc->unitBytesLog2;
-  if (!aligned(desc, rows)) return "an address or a pitch is not aligned to the unit";
+  if (!aligned(desc, dst, rows)) return "an address or a pitch is not aligned to the unit";
   if (rows > 1 && (desc->srcPitch < rowBytes || desc->dstPitch < rowBytes)) return "a pitch is shorter than the row";
   if (!fakeDeviceReaches(device, desc->src, (rows - 1) * desc->srcPitch + rowBytes)) {
     return "the source is not within one block of this device's memory";
   }
-  if (!fakeDeviceReaches(device, desc->dst, (rows - 1) * desc->dstPitch + rowBytes)) {
+  if (!fakeDeviceReaches(dstDevice, dst, (rows - 1) * desc->dstPitch + rowBytes)) {
     return "the destination is not within one block of this device's memory";
   }
   return NULL;
@@ -44,12 +43,13 @@ static bool batchIsSound(const ulyxCopyBatch* batch, int device) {
   }
   uint32_t tiles = 0;
   for (uint32_t i = 0; i < batch->count; i++) {
-    const char* fault = faultOf(&batch->desc[i], tiles, device);
+    const ulyxCopyDesc* desc = &batch->desc[i];
+    const char* fault = fakeDescFault(desc, tiles, device, desc->dst, device);
     if (fault != NULL) {
       fakeViolation("ulyxLaunchCopies: copy %u on device %d: %s", i, device, fault);
       return false;
     }
-    tiles += tilesOf(&batch->desc[i]);
+    tiles += fakeDescTiles(&batch->desc[i]);
   }
   if (tiles != batch->tiles) {
     fakeViolation("ulyxLaunchCopies: the batch says %u tiles, its copies have %u", batch->tiles, tiles);
@@ -58,18 +58,17 @@ static bool batchIsSound(const ulyxCopyBatch* batch, int device) {
   return true;
 }
 
-/* The last copy that starts at or before the tile. */
-static const ulyxCopyDesc* copyOfTile(const ulyxCopyBatch* batch, uint32_t tile) {
-  uint32_t low = 0, high = batch->count;
+const ulyxCopyDesc* fakeDescOfTile(const ulyxCopyDesc* desc, uint32_t count, uint32_t tile) {
+  uint32_t low = 0, high = count;
   while (high - low > 1) {
     const uint32_t middle = low + (high - low) / 2;
-    if (batch->desc[middle].firstTile <= tile) {
+    if (desc[middle].firstTile <= tile) {
       low = middle;
     } else {
       high = middle;
     }
   }
-  return &batch->desc[low];
+  return &desc[low];
 }
 
 /* The row of a unit, by the kernel's own arithmetic; false if it is not the row. */
@@ -81,8 +80,7 @@ static bool rowOf(ulyxCopyDesc desc, uint32_t unit, uint32_t* row) {
   return false;
 }
 
-/* Moves a tile, the units of one row at once. */
-static bool makeTile(ulyxCopyDesc desc, uint32_t tileOfCopy) {
+bool fakeMakeTile(ulyxCopyDesc desc, uint32_t tileOfCopy) {
   uint32_t unit = tileOfCopy * ULYX_COPY_TILE_UNITS;
   const uint32_t end = desc.units - unit > ULYX_COPY_TILE_UNITS ? unit + ULYX_COPY_TILE_UNITS : desc.units;
   while (unit < end) {
@@ -120,8 +118,8 @@ cudaError_t ulyxLaunchCopies(const ulyxCopyBatch* batch, int maxCtas, cudaStream
   fakeCountMax(FAKE_COUNTER(mostCtas),
                maxCtas > 0 && (uint32_t)maxCtas < batch->tiles ? maxCtas : (int64_t)batch->tiles);
   for (uint32_t tile = 0; tile < batch->tiles; tile++) {
-    const ulyxCopyDesc* desc = copyOfTile(batch, tile);
-    if (!makeTile(*desc, tile - desc->firstTile)) return fakeCudaResult(cudaErrorInvalidValue);
+    const ulyxCopyDesc* desc = fakeDescOfTile(batch->desc, batch->count, tile);
+    if (!fakeMakeTile(*desc, tile - desc->firstTile)) return fakeCudaResult(cudaErrorInvalidValue);
   }
   return cudaSuccess;
 }

@@ -29,6 +29,7 @@ typedef struct fakeTicket {
   bool present;
   int device;
   int color, key;
+  void* data; /* of a window */
 } fakeTicket;
 
 typedef struct fakeWorld fakeWorld;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "fake_nccl.h"
+#include "kernels.h"
 
 #if defined(__SANITIZE_ADDRESS__) && !defined(FAKE_SHARED_DEVICE)
 #include <sanitizer/asan_interface.h>
@@ -29,6 +30,7 @@ struct ncclWindow_vidmem {
   uint32_t magic;
   ncclComm_t comm;
   fakeBlock* block;
+  void* peers[FAKE_MAX_RANKS]; /* every rank's memory of this window */
   int64_t birth;
 };
 
@@ -142,6 +144,7 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* data, size_t bytes, n
 
 ncclResult_t fakeWindowPost(fakeOp* op) {
   fakeCountWindow((int64_t)op->bytes);
+  op->ticket.data = op->data;
   fakeLock();
   op->step = fakeStepReach(op->comm, FAKE_STEP_WINDOW, op->ticket);
   fakeUnlock();
@@ -153,7 +156,12 @@ static ncclResult_t makeWindow(fakeOp* op) {
   if (block == NULL) return fakeRefuse(ncclInvalidUsage, "%s: %p was freed", op->operation, op->data);
   ncclWindow_t window = calloc(1, sizeof *window);
   if (window == NULL) return ncclSystemError;
-  *window = (struct ncclWindow_vidmem){windows, FAKE_WINDOW_MAGIC, op->comm, block, fakeBorn(FAKE_COUNTER(windows))};
+  *window = (struct ncclWindow_vidmem){.next = windows,
+                                       .magic = FAKE_WINDOW_MAGIC,
+                                       .comm = op->comm,
+                                       .block = block,
+                                       .birth = fakeBorn(FAKE_COUNTER(windows))};
+  for (int rank = 0; rank < op->comm->world->nRanks; rank++) window->peers[rank] = op->step->tickets[rank].data;
   windows = window;
   block->uses++;
   op->comm->windows++;
@@ -203,6 +211,23 @@ ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
   removeWindow(window);
   fakeUnlock();
   return struck;
+}
+
+/* ---- Peers' addresses, in place of cuda/window.cu ------------------------------------------------------ */
+
+int ulyxWindowsAreReadable(int ncclVersion) {
+  return ncclVersion > 0;
+}
+
+cudaError_t ulyxWindowReadPeers(ncclWindow_t window, int nRanks, uint64_t* words, void** peers, cudaStream_t stream) {
+  (void)words;
+  (void)stream;
+  if (fakeStrikes(__func__)) return cudaErrorUnknown;
+  fakeLock();
+  if (window->magic != FAKE_WINDOW_MAGIC) fakeViolation("%s: %p is not a window", __func__, (void*)window);
+  for (int rank = 0; rank < nRanks; rank++) peers[rank] = window->peers[rank];
+  fakeUnlock();
+  return cudaSuccess;
 }
 
 /* ---- Registrations ----------------------------------------------------------------------------------- */

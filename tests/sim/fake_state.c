@@ -16,10 +16,11 @@ typedef struct fakeSettings {
   int deviceCount;
   int windowSupport;
   int cudaGone;
+  int nvlink;
 } fakeSettings;
 
 #define FAKE_DEFAULT_SETTINGS \
-  { 20000, 16, 1, 0 }
+  { 20000, 16, 1, 0, 1 }
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static fakeCounters counters;
@@ -137,6 +138,9 @@ int fakeDeviceCount(void) {
 bool fakeWindowSupport(void) {
   return readSetting(&settings.windowSupport) != 0;
 }
+bool fakeNvlink(void) {
+  return readSetting(&settings.nvlink) != 0;
+}
 bool fakeCudaGone(void) {
   return readSetting(&settings.cudaGone) != 0;
 }
@@ -149,6 +153,9 @@ void fakeSetDeviceCount(int count) {
 }
 void fakeSetWindowSupport(int supported) {
   writeSetting(&settings.windowSupport, supported);
+}
+void fakeSetNvlink(int linked) {
+  writeSetting(&settings.nvlink, linked);
 }
 void fakeSetCudaGone(int gone) {
   writeSetting(&settings.cudaGone, gone);

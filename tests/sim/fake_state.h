@@ -38,5 +38,6 @@ int fakeDeadlineMs(void);
 int fakeDeviceCount(void);
 bool fakeWindowSupport(void);
 bool fakeCudaGone(void);
+bool fakeNvlink(void);
 
 #endif /* ULYX_TESTS_SIM_FAKE_STATE_H_ */

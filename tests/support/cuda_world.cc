@@ -21,16 +21,19 @@ constexpr bool kSanitized = false;
 #if defined(ULYX_TEST_WORLD_SIM)
 constexpr bool kRealGpus = false;
 constexpr char kName[] = "sim";
+constexpr int kCtas = 0;
 constexpr bool kSharedDevice = false;
 constexpr int kMostRanks = 16;
 #elif defined(ULYX_TEST_WORLD_ONEGPU)
 constexpr bool kRealGpus = true;
 constexpr char kName[] = "onegpu";
+constexpr int kCtas = 32;  // of eight ranks that wait for each other on one GPU
 constexpr bool kSharedDevice = true;
 constexpr int kMostRanks = 8;
 #else
 constexpr bool kRealGpus = true;
-constexpr char kName[] = "nccl";
+constexpr char kName[] = "";
+constexpr int kCtas = 0;
 constexpr bool kSharedDevice = false;
 constexpr int kMostRanks = 16;
 #endif
@@ -41,7 +44,12 @@ void Cuda(cudaError_t error) {
 
 class CudaRanks : public World {
  public:
-  CudaRanks() {
+  explicit CudaRanks(int transport) : transport_(transport) {
+    const char* const name = transport == ulyxTransportNccl     ? "nccl"
+                             : transport == ulyxTransportDirect ? "direct"
+                                                                : "copy_engine";
+    const bool plain = transport == ulyxTransportNccl && kName[0] != '\0';
+    name_ = plain ? kName : kName[0] != '\0' ? std::string(kName) + "_" + name : name;
     if (kRealGpus && kSanitized) {
       missing_ = "CUDA's driver does not work under sanitizers";
       return;
@@ -52,8 +60,13 @@ class CudaRanks : public World {
                                     : std::to_string(devices_) + " GPUs";
   }
 
-  const char* Name() const override { return kName; }
-  int Transport() const override { return ulyxTransportNccl; }
+  const char* Name() const override { return name_.c_str(); }
+  int Transport() const override { return transport_; }
+  void Complete(ulyxConfig_t* config) const override {
+    if (config->transport == ULYX_UNDEF_INT) config->transport = transport_;
+    if (config->maxCtas == ULYX_UNDEF_INT && kCtas > 0) config->maxCtas = kCtas;
+    if (config->copyStreams == ULYX_UNDEF_INT && kSharedDevice) config->copyStreams = 1;
+  }
   int MaxRanks() const override { return kSharedDevice && devices_ > 0 ? kMostRanks : std::min(devices_, kMostRanks); }
   std::string Missing() const override { return missing_; }
   std::vector<int> Devices(int nRanks) const override {
@@ -107,17 +120,19 @@ class CudaRanks : public World {
  private:
   static int Device(int rank) { return kSharedDevice ? 0 : rank; }
 
+  const int transport_;
+  std::string name_;
   int devices_ = 0;
   std::string missing_;
 };
 
 }  // namespace
 
-const World* CudaWorld();
+const World* CudaWorld(int transport);
 
-const World* CudaWorld() {
-  static const CudaRanks world;
-  return &world;
+const World* CudaWorld(int transport) {
+  static const CudaRanks nccl(ulyxTransportNccl), direct(ulyxTransportDirect), copyEngine(ulyxTransportCopyEngine);
+  return transport == ulyxTransportNccl ? &nccl : transport == ulyxTransportDirect ? &direct : &copyEngine;
 }
 
 }  // namespace ulyx_test

@@ -25,8 +25,10 @@ Placement Scattered(uint64_t seed) {
   };
 }
 
-RankTensors::RankTensors(const Session& session, const Oracle& oracle, int rank, const Placement& placement)
+RankTensors::RankTensors(const Session& session, const Oracle& oracle, int rank, const Placement& wanted)
     : session_(session), oracle_(oracle), rank_(rank), buffers_(kSlots) {
+  const bool alike = session.GetWorld().OutputsLieAlike();
+  const Placement placement = [&](int r, Slot slot) { return wanted(alike && IsOutput(slot) ? 0 : r, slot); };
   for (int i = 0; i < kSlots; i++) {
     const Slot slot = Slot(i);
     Buffer& buffer = buffers_[i];

@@ -15,6 +15,9 @@ class Loopback : public World {
  public:
   const char* Name() const override { return "loopback"; }
   int Transport() const override { return ulyxTransportLoopback; }
+  void Complete(ulyxConfig_t* config) const override {
+    if (config->transport == ULYX_UNDEF_INT) config->transport = ulyxTransportLoopback;
+  }
   int MaxRanks() const override { return 64; }
   std::string Missing() const override { return "64 at most"; }
   std::vector<int> Devices(int) const override { return {}; }

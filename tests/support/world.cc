@@ -6,14 +6,17 @@
 
 namespace ulyx_test {
 
-const World* LoopbackWorld();  // loopback_world.cc
-const World* CudaWorld();      // cuda_world.cc
+const World* LoopbackWorld();           // loopback_world.cc
+const World* CudaWorld(int transport);  // cuda_world.cc
 
 const std::vector<const World*>& Worlds() {
 #if defined(ULYX_TEST_WORLD_SIM) || defined(ULYX_TEST_WORLD_ONEGPU)
-  static const std::vector<const World*> worlds = {CudaWorld()};
+  static const std::vector<const World*> worlds = {CudaWorld(ulyxTransportNccl), CudaWorld(ulyxTransportDirect),
+                                                   CudaWorld(ulyxTransportCopyEngine)};
 #elif defined(ULYX_HAVE_CUDA)
-  static const std::vector<const World*> worlds = {LoopbackWorld(), CudaWorld()};
+  static const std::vector<const World*> worlds = {LoopbackWorld(), CudaWorld(ulyxTransportNccl),
+                                                   CudaWorld(ulyxTransportDirect),
+                                                   CudaWorld(ulyxTransportCopyEngine)};
 #else
   static const std::vector<const World*> worlds = {LoopbackWorld()};
 #endif
@@ -26,7 +29,10 @@ std::string WorldName(const ::testing::TestParamInfo<const World*>& param) {
 
 Session::Session(const World& world, int nRanks, const ulyxConfig_t* config) : world_(world), runtimes_(nRanks) {
   const std::vector<int> devices = world.Devices(nRanks);
-  MUST(ulyxRuntimeCreateLocal(config, nRanks, devices.empty() ? nullptr : devices.data(), runtimes_.data()));
+  ulyxConfig_t complete = ULYX_CONFIG_INITIALIZER;
+  if (config != nullptr) complete = *config;
+  world.Complete(&complete);
+  MUST(ulyxRuntimeCreateLocal(&complete, nRanks, devices.empty() ? nullptr : devices.data(), runtimes_.data()));
   for (int rank = 0; rank < nRanks; rank++) streams_.push_back(world.NewStream(rank));
 }
 

@@ -2,10 +2,10 @@
 //
 // Where ranks live. Exchange tests run on every world of their binary:
 //
-//   loopback  threads of this process and host memory
-//   nccl      one real GPU a rank
-//   sim       the nccl transport over a fake NCCL and a fake CUDA, on the CPU (ULYX_TEST_WORLD_SIM)
-//   onegpu    the nccl transport over a fake NCCL and real CUDA, all ranks on device 0 (ULYX_TEST_WORLD_ONEGPU)
+//   loopback                   threads of this process and host memory
+//   nccl, direct, copy_engine  one real GPU a rank
+//   sim, sim_direct, ...       the same transports over a fake NCCL and a fake CUDA, on the CPU (ULYX_TEST_WORLD_SIM)
+//   onegpu, onegpu_direct, ... over a fake NCCL and real CUDA, all ranks on device 0 (ULYX_TEST_WORLD_ONEGPU)
 //
 // A Session is a world with its runtimes made.
 #ifndef ULYX_TESTS_SUPPORT_WORLD_H_
@@ -29,6 +29,10 @@ class World {
   virtual ~World() = default;
   virtual const char* Name() const = 0;
   virtual int Transport() const = 0;  // ulyxTransport_t
+  // Sets what the caller left open so that a runtime is of this world.
+  virtual void Complete(ulyxConfig_t* config) const = 0;
+  // Outputs must lie alike on all ranks: copy engines are told addresses by the sender.
+  bool OutputsLieAlike() const { return Transport() == ulyxTransportCopyEngine; }
   // Most ranks that fit on this machine; 0 without the hardware, and then Missing says what is missing.
   virtual int MaxRanks() const = 0;
   virtual std::string Missing() const = 0;

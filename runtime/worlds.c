@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "cuda_check.h"
-#include "transport_nccl.h"
+#include "gpu.h"
 
 #define OLDEST_NCCL 22700 /* ncclCommWindowRegister */
 
@@ -33,7 +33,7 @@ ulyxResult_t ulyxNcclCreate(const ulyxSettings* settings, int nRanks, ulyxUnique
   memcpy(ncclId.internal, id.internal, sizeof ncclId.internal);
   ULYX_TRY(checkNccl());
   ULYX_TRY(ULYX_NCCL(NULL, ncclCommInitRank(&comm, nRanks, ncclId, rank)));
-  return ulyxNcclTransportCreate(settings, comm, transport);
+  return ulyxGpuCreate(settings, comm, transport);
 }
 
 ulyxResult_t ulyxNcclCreateFromComm(const ulyxSettings* settings, struct ncclComm* parent, ulyxTransport** transport) {
@@ -46,7 +46,7 @@ ulyxResult_t ulyxNcclCreateFromComm(const ulyxSettings* settings, struct ncclCom
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 1; /* whatever the parent is */
   ulyxResult_t result = ULYX_NCCL(parent, ncclCommSplit(parent, 0, rank, &child, &config));
-  if (result == ulyxSuccess) result = ulyxNcclTransportCreate(settings, child, transport);
+  if (result == ulyxSuccess) result = ulyxGpuCreate(settings, child, transport);
   ulyxDeviceLeave(device, previous);
   return result;
 }

@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A rank on a GPU: made over a communicator, owning the staging arena, the memory that ulyxMemAlloc gave and the
+ * branches that exchanges run on. Exchanges are in gpu_run.c. */
+#include "gpu.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "gpu_run.h"
+#include "kernels.h"
+
+/* NCCL's kernel has at most 32 blocks of up to 640 threads in clusters of 4: own copies that run beside it
+ * leave this many multiprocessors alone. */
+#define SMS_FOR_NCCL 40
+
+/* Blocks of the exchange kernel on each multiprocessor: what it takes to fill NVLink. */
+#define DIRECT_CTAS_PER_SM 2
+
+static ulyxResult_t run(ulyxTransport* transport, const ulyxExchange* exchange) {
+  int previous = 0;
+  ULYX_TRY(ulyxDeviceEnter(transport->device, &previous));
+  const ulyxResult_t result = ulyxGpuRun((ulyxGpu*)transport, exchange);
+  ulyxDeviceLeave(transport->device, previous);
+  return result;
+}
+
+static ulyxResult_t prepare(const ulyxTransport* transport, const ulyxPhase* phase, void** prepared,
+                            int64_t* arenaBytes) {
+  void* memory = NULL;
+  ULYX_TRY(ulyxAllocate(&memory, 1, sizeof(ulyxGpuPrepared), "messages"));
+  ulyxGpuPrepared* const made = memory;
+  made->choice = ulyxChoose(&((const ulyxGpu*)transport)->facts, &phase->facts);
+  if (made->choice.transport == ulyxTransportNccl) {
+    const ulyxResult_t result = ulyxWireBuild(phase, &made->wire);
+    if (result != ulyxSuccess) {
+      free(memory);
+      return result;
+    }
+    made->scratchOffset = made->wire.arenaBytes;
+    *arenaBytes = made->scratchOffset + phase->scratchBytes;
+  } else {
+    made->landing = ulyxLandingMake(phase);
+    made->scratchOffset = made->landing.offset[ULYX_SCRATCH];
+    *arenaBytes = made->landing.bytes;
+  }
+  *prepared = made;
+  return ulyxSuccess;
+}
+
+static void unprepare(void* prepared) {
+  if (prepared == NULL) return;
+  ulyxWireFree(&((ulyxGpuPrepared*)prepared)->wire);
+  free(prepared);
+}
+
+static ulyxChoice_t choice(const ulyxTransport* transport, const void* prepared) {
+  (void)transport;
+  return ((const ulyxGpuPrepared*)prepared)->choice;
+}
+
+static ulyxResult_t found(ulyxTransport* transport) {
+  return ulyxMeetingsFound(&((ulyxGpu*)transport)->meetings);
+}
+
+static ulyxResult_t checkMemory(ulyxTransport* transport, const void* data, const char* name) {
+  struct cudaPointerAttributes attributes;
+  ULYX_TRY(ULYX_CUDA(cudaPointerGetAttributes(&attributes, data)));
+  if (attributes.type == cudaMemoryTypeManaged) return ulyxSuccess;
+  if (attributes.type != cudaMemoryTypeDevice) {
+    return ulyxFail(ulyxInvalidArgument, "%s: data is host memory, expected memory of CUDA device %d", name,
+                    transport->device);
+  }
+  if (attributes.device != transport->device) {
+    return ulyxFail(ulyxInvalidArgument, "%s: data is memory of CUDA device %d, expected device %d", name,
+                    attributes.device, transport->device);
+  }
+  return ulyxSuccess;
+}
+
+static ulyxResult_t storeOnDevice(const int32_t* values, int64_t count, int32_t* data, ulyxStream_t stream) {
+  ulyxStoreBatch batch;
+  for (int64_t done = 0; done < count; done += batch.count) {
+    batch.dst = data + done;
+    batch.count = ulyxMin64(count - done, ULYX_STORE_MANY);
+    memcpy(batch.values, values + done, (size_t)batch.count * sizeof *values);
+    ULYX_TRY(ulyxCudaResult(ulyxLaunchStore(&batch, stream), "launch of the store kernel"));
+  }
+  return ulyxSuccess;
+}
+
+static ulyxResult_t store(ulyxTransport* transport, const int32_t* values, int64_t count, int32_t* data,
+                          ulyxStream_t stream) {
+  int previous = 0;
+  ULYX_TRY(ulyxDeviceEnter(transport->device, &previous));
+  const ulyxResult_t result = storeOnDevice(values, count, data, stream);
+  ulyxDeviceLeave(transport->device, previous);
+  return result;
+}
+
+static ulyxResult_t gather(ulyxTransport* transport, const int64_t* mine, int count, int64_t* all) {
+  int previous = 0;
+  ULYX_TRY(ulyxDeviceEnter(transport->device, &previous));
+  const ulyxResult_t result = ulyxNcclWorldGather(&((ulyxGpu*)transport)->world, mine, count, all);
+  ulyxDeviceLeave(transport->device, previous);
+  return result;
+}
+
+static ulyxResult_t memAlloc(ulyxTransport* transport, int64_t bytes, void** data) {
+  ulyxGpu* const self = (ulyxGpu*)transport;
+  ulyxArena* block = NULL;
+  int previous = 0;
+  ULYX_TRY(ulyxDeviceEnter(transport->device, &previous));
+  const ulyxResult_t result = ulyxArenaCreate(&self->world, &self->windows, bytes, &block);
+  ulyxDeviceLeave(transport->device, previous);
+  if (result != ulyxSuccess) return result;
+  block->next = self->blocks;
+  self->blocks = block;
+  *data = block->data;
+  return ulyxSuccess;
+}
+
+static ulyxResult_t memFree(ulyxTransport* transport, void* data) {
+  ulyxGpu* const self = (ulyxGpu*)transport;
+  ulyxArena** link = &self->blocks;
+  while (*link != NULL && (*link)->data != data) link = &(*link)->next;
+  ulyxArena* const block = *link;
+  if (block == NULL) {
+    return ulyxFail(ulyxInvalidArgument, "%p is no memory from ulyxMemAlloc of this runtime", data);
+  }
+  int previous = 0;
+  ULYX_TRY(ulyxDeviceEnter(transport->device, &previous));
+  ulyxResult_t result = ulyxNcclWorldDrain(&self->world);
+  if (result == ulyxSuccess) {
+    *link = block->next;
+    result = ulyxArenaDestroy(&self->world, &self->windows, block);
+  }
+  ulyxDeviceLeave(transport->device, previous);
+  return result;
+}
+
+/* Arenas are equal on all ranks, so all find alike whether the present one is enough. */
+static ulyxResult_t reserveOnDevice(ulyxGpu* self, int64_t bytes) {
+  int64_t largest = 0;
+  ulyxArena* arena = NULL;
+  ULYX_TRY(ulyxNcclWorldLargest(&self->world, bytes, &largest));
+  if (self->arena != NULL && self->arena->bytes >= largest) return ulyxSuccess;
+  ULYX_TRY(ulyxNcclWorldDrain(&self->world));
+  ULYX_TRY(ulyxArenaCreate(&self->world, &self->windows, largest, &arena));
+  if (self->windows.reachable && arena->number == ULYX_NO_WINDOW) { /* on every rank alike */
+    (void)ulyxArenaDestroy(&self->world, &self->windows, arena);
+    return ulyxFail(ulyxUnsupported, "peers cannot write the staging arena of %lld bytes: %s", (long long)largest,
+                    self->windows.why);
+  }
+  ulyxArena* const old = self->arena;
+  self->arena = arena;
+  self->base.arenaBytes = arena->bytes;
+  return old != NULL ? ulyxArenaDestroy(&self->world, &self->windows, old) : ulyxSuccess;
+}
+
+static ulyxResult_t reserve(ulyxTransport* transport, int64_t bytes) {
+  int previous = 0;
+  ULYX_TRY(ulyxDeviceEnter(transport->device, &previous));
+  const ulyxResult_t result = reserveOnDevice((ulyxGpu*)transport, bytes);
+  ulyxDeviceLeave(transport->device, previous);
+  return result;
+}
+
+static ulyxResult_t createBranch(const ulyxSettings* settings, ulyxBranch* branch) {
+  int least = 0, greatest = 0; /* the greatest priority is the smallest number */
+  ULYX_TRY(ULYX_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest)));
+  const int wanted = settings->streamPriority;
+  const int priority = wanted > least ? least : wanted < greatest ? greatest : wanted;
+  ULYX_TRY(ULYX_CUDA(cudaStreamCreateWithPriority(&branch->stream, cudaStreamNonBlocking, priority)));
+  return ULYX_CUDA(cudaEventCreateWithFlags(&branch->end, cudaEventDisableTiming));
+}
+
+static ulyxResult_t destroyBranch(ulyxBranch* branch) {
+  ulyxResult_t result = ulyxSuccess;
+  if (branch->stream != NULL) ulyxKeepFirst(&result, ULYX_CUDA(cudaStreamDestroy(branch->stream)));
+  if (branch->end != NULL) ulyxKeepFirst(&result, ULYX_CUDA(cudaEventDestroy(branch->end)));
+  return result;
+}
+
+static ulyxResult_t destroyOnDevice(ulyxGpu* self) {
+  ulyxResult_t result = ulyxSuccess;
+  while (self->blocks != NULL) {
+    ulyxArena* const block = self->blocks;
+    self->blocks = block->next;
+    ulyxKeepFirst(&result, ulyxArenaDestroy(&self->world, &self->windows, block));
+  }
+  if (self->arena != NULL) ulyxKeepFirst(&result, ulyxArenaDestroy(&self->world, &self->windows, self->arena));
+  for (int i = 0; i < self->engineCount; ++i) ulyxKeepFirst(&result, destroyBranch(&self->engines[i]));
+  free(self->engines);
+  ulyxKeepFirst(&result, destroyBranch(&self->beside));
+  if (self->fork != NULL) ulyxKeepFirst(&result, ULYX_CUDA(cudaEventDestroy(self->fork)));
+  ulyxKeepFirst(&result, ulyxMeetingsDestroy(&self->world, &self->windows, &self->meetings));
+  ulyxKeepFirst(&result, ulyxWindowsDestroy(&self->windows));
+  ulyxKeepFirst(&result, ulyxNcclWorldDestroy(&self->world));
+  return result;
+}
+
+/* CUDA has gone: what it owned went with it. */
+static void forgetDevice(ulyxGpu* self) {
+  while (self->blocks != NULL) {
+    ulyxArena* const block = self->blocks;
+    self->blocks = block->next;
+    free(block);
+  }
+  free(self->arena);
+  free(self->engines);
+  free(self->meetings.records);
+  ulyxWindowsForget(&self->windows);
+}
+
+static ulyxResult_t destroy(ulyxTransport* transport) {
+  ulyxGpu* const self = (ulyxGpu*)transport;
+  ulyxResult_t result = ulyxSuccess;
+  int previous = 0;
+  const ulyxResult_t entered = ulyxDeviceEnter(transport->device, &previous);
+  const cudaError_t drained = cudaDeviceSynchronize(); /* replayed graphs are known to the device alone */
+  if (ulyxCudaIsGone(drained)) {
+    forgetDevice(self);
+  } else { /* also on the wrong device: what can be freed is freed */
+    result = destroyOnDevice(self);
+    ulyxKeepFirst(&result, entered);
+    ulyxKeepFirst(&result, ulyxCudaResult(drained, "cudaDeviceSynchronize"));
+    if (entered == ulyxSuccess) ulyxDeviceLeave(transport->device, previous);
+  }
+  free(self);
+  return result;
+}
+
+static const ulyxTransportOps gpuOps = {
+    .prepare = prepare,
+    .unprepare = unprepare,
+    .choice = choice,
+    .found = found,
+    .run = run,
+    .gather = gather,
+    .checkMemory = checkMemory,
+    .store = store,
+    .memAlloc = memAlloc,
+    .memFree = memFree,
+    .reserve = reserve,
+    .destroy = destroy,
+};
+
+static ulyxResult_t createEngines(ulyxGpu* self, const ulyxSettings* settings) {
+  void* memory = NULL;
+  const int peers = self->world.nRanks - 1;
+  const int count = settings->copyStreams > 0 && settings->copyStreams < peers ? settings->copyStreams : peers;
+  ULYX_TRY(ulyxAllocate(&memory, (size_t)count, sizeof(ulyxBranch), "streams of copy engines"));
+  self->engines = memory;
+  self->engineCount = count;
+  for (int i = 0; i < count; ++i) ULYX_TRY(createBranch(settings, &self->engines[i]));
+  return ulyxSuccess;
+}
+
+static ulyxResult_t loadKernels(void) {
+  ULYX_TRY(ULYX_CUDA(ulyxLoadCopies()));
+  ULYX_TRY(ULYX_CUDA(ulyxLoadExchange()));
+  ULYX_TRY(ULYX_CUDA(ulyxLoadSum()));
+  ULYX_TRY(ULYX_CUDA(ulyxLoadChain()));
+  return ULYX_CUDA(ulyxLoadStore());
+}
+
+static ulyxResult_t setCtas(ulyxGpu* self, const ulyxSettings* settings) {
+  int sms = 0;
+  ULYX_TRY(ULYX_CUDA(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, self->world.device)));
+  const int besideCtas = sms > 2 * SMS_FOR_NCCL ? sms - SMS_FOR_NCCL : sms / 2 + 1;
+  const int directCtas = sms * DIRECT_CTAS_PER_SM;
+  self->maxCtas = settings->maxCtas;
+  self->besideCtas = self->maxCtas > 0 && self->maxCtas < besideCtas ? self->maxCtas : besideCtas;
+  self->directCtas = self->maxCtas > 0 && self->maxCtas < directCtas ? self->maxCtas : directCtas;
+  return ulyxSuccess;
+}
+
+/* What the configuration asks for, and what there is. */
+static ulyxResult_t settle(ulyxGpu* self, const ulyxSettings* settings) {
+  const bool fixed = settings->transport != ulyxTransportAuto;
+  self->facts = (ulyxWorldFacts){
+      .fixed = settings->transport, .reachable = self->windows.reachable, .undisturbed = settings->undisturbed};
+  self->base.kind = self->windows.reachable ? settings->transport : ulyxTransportNccl;
+  self->base.reason = fixed                     ? "the configuration asks for it"
+                      : self->windows.reachable ? "NVLink reaches every peer"
+                                                : self->windows.why;
+  if (!fixed || settings->transport == ulyxTransportNccl || self->windows.reachable || self->world.nRanks == 1) {
+    return ulyxSuccess;
+  }
+  return ulyxFail(ulyxUnsupported, "transport %s needs NVLink between all ranks: %s",
+                  settings->transport == ulyxTransportDirect ? "direct" : "copy_engine", self->windows.why);
+}
+
+static ulyxResult_t setUp(ulyxGpu* self, const ulyxSettings* settings) {
+  ULYX_TRY(setCtas(self, settings));
+  ULYX_TRY(loadKernels());
+  ULYX_TRY(createBranch(settings, &self->beside));
+  ULYX_TRY(ULYX_CUDA(cudaEventCreateWithFlags(&self->fork, cudaEventDisableTiming)));
+  ULYX_TRY(ULYX_NCCL(self->world.comm, ncclGetVersion(&self->base.ncclVersion)));
+  ULYX_TRY(ulyxWindowsCreate(&self->world, settings->transport != ulyxTransportNccl, &self->windows));
+  ULYX_TRY(ulyxMeetingsCreate(&self->world, &self->windows, settings, &self->meetings));
+  ULYX_TRY(settle(self, settings));
+  if (self->windows.reachable) ULYX_TRY(createEngines(self, settings));
+  return reserveOnDevice(self, settings->arenaBytes);
+}
+
+ulyxResult_t ulyxGpuCreate(const ulyxSettings* settings, ncclComm_t comm, ulyxTransport** transport) {
+  void* memory = NULL;
+  char message[ULYX_MESSAGE_BYTES];
+  ulyxResult_t result = ulyxAllocate(&memory, 1, sizeof(ulyxGpu), "a rank on a GPU");
+  if (result != ulyxSuccess) {
+    (void)ncclCommDestroy(comm);
+    return result;
+  }
+  ulyxGpu* const self = memory;
+  ULYX_TRY_GOTO(ulyxNcclWorldCreate(comm, &self->world), freeSelf);
+  self->base = (ulyxTransport){
+      .ops = &gpuOps, .rank = self->world.rank, .nRanks = self->world.nRanks, .device = self->world.device};
+  ULYX_TRY_GOTO(setUp(self, settings), destroyDevice);
+  *transport = &self->base;
+  return ulyxSuccess;
+
+destroyDevice:
+  strcpy(message, ulyxThreadMessage());
+  (void)destroyOnDevice(self);
+  (void)ulyxFail(result, "%s", message); /* not what freeing may have said */
+freeSelf:
+  free(self);
+  return result;
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+#include "gpu_run.h"
+
+#include <string.h>
+
+#include "chain.h"
+#include "kernels.h"
+#include "sum.h"
+
+static ulyxResult_t finishSum(ulyxGpu* gpu, const ulyxExchange* exchange) {
+  ulyxSumBatch batch;
+  ulyxSumBatchFill(&exchange->phase->after.sum, exchange->src, exchange->dst, &batch);
+  return ulyxCudaResult(ulyxLaunchSum(&batch, gpu->maxCtas, exchange->stream), "launch of the sum kernel");
+}
+
+static ulyxResult_t finishChain(const ulyxGpu* gpu, const ulyxExchange* exchange) {
+  ulyxChainArgs args;
+  ulyxChainArgsFill(&exchange->phase->after.chain, exchange->src, exchange->dst, &args);
+  return ulyxCudaResult(ulyxLaunchChain(&args, gpu->maxCtas, exchange->stream), "launch of the chain kernel");
+}
+
+/* What this rank does by itself once everything has arrived. */
+static ulyxResult_t finish(ulyxGpu* gpu, const ulyxExchange* exchange) {
+  switch (exchange->phase->after.kind) {
+    case ulyxLocalSum:
+      return finishSum(gpu, exchange);
+    case ulyxLocalChain:
+      return finishChain(gpu, exchange);
+    case ulyxLocalNothing:
+      break;
+  }
+  return ulyxSuccess;
+}
+
+/* Carriers of the same plan in a different way must not meet. */
+static uint64_t signatureOf(const ulyxExchange* exchange, int transport) {
+  return exchange->signature * 8 + (uint64_t)transport;
+}
+
+static ulyxResult_t carry(ulyxGpu* gpu, const ulyxExchange* exchange, int transport) {
+  switch (transport) {
+    case ulyxTransportDirect:
+      return ulyxDirectCarry(gpu, exchange);
+    case ulyxTransportCopyEngine:
+      return ulyxCopyEngineCarry(gpu, exchange);
+    default:
+      return ulyxNcclCarry(gpu, exchange);
+  }
+}
+
+static ulyxResult_t enqueue(ulyxGpu* gpu, const ulyxExchange* given) {
+  const ulyxGpuPrepared* const prepared = given->prepared;
+  void* dst[ULYX_ALL_BUFFERS];
+  memcpy(dst, given->dst, ULYX_MAX_BUFFERS * sizeof *dst);
+  dst[ULYX_SCRATCH] = gpu->arena->data + prepared->scratchOffset;
+  ulyxExchange exchange = *given;
+  exchange.dst = dst;
+  exchange.signature = signatureOf(given, prepared->choice.transport);
+  ULYX_TRY(carry(gpu, &exchange, prepared->choice.transport));
+  return finish(gpu, &exchange);
+}
+
+static ulyxResult_t checkStream(const ulyxGpu* gpu, ulyxStream_t stream, bool* captured) {
+  enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  ULYX_TRY(ULYX_CUDA(cudaStreamIsCapturing(stream, &status)));
+  *captured = status != cudaStreamCaptureStatusNone;
+#if CUDART_VERSION >= 12080
+  int device = gpu->base.device;
+  if (stream != NULL && !*captured) { /* CUDA does not say while capturing */
+    ULYX_TRY(ULYX_CUDA(cudaStreamGetDevice(stream, &device)));
+  }
+  if (device != gpu->base.device) {
+    return ulyxFail(ulyxInvalidArgument, "the stream is on CUDA device %d, the runtime on %d", device,
+                    gpu->base.device);
+  }
+#endif
+  return ulyxSuccess;
+}
+
+ulyxResult_t ulyxGpuRun(ulyxGpu* gpu, const ulyxExchange* exchange) {
+  ulyxNcclWorld* const world = &gpu->world;
+  bool captured = false;
+  ULYX_TRY(ulyxMeetingsFound(&gpu->meetings));
+  ULYX_TRY(checkStream(gpu, exchange->stream, &captured));
+  if (!captured && world->doneRecorded) { /* the arena is free once the exchange before has run */
+    ULYX_TRY(ULYX_CUDA(cudaStreamWaitEvent(exchange->stream, world->done, 0)));
+  }
+  ulyxResult_t result = enqueue(gpu, exchange);
+  if (captured) return result;
+  /* also of an exchange that failed half-way: what it launched still uses the arena */
+  const ulyxResult_t recorded = ULYX_CUDA(cudaEventRecord(world->done, exchange->stream));
+  if (recorded == ulyxSuccess) world->doneRecorded = true;
+  ulyxKeepFirst(&result, recorded);
+  return result;
+}

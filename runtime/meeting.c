@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+#include "meeting.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* The bound of a wait that is to be for ever: no spin on a device is without one. */
+#define LONGEST_WAIT_MS 600000
+
+static ulyxResult_t createHere(ulyxMeetings* meetings) {
+  ULYX_TRY(ULYX_CUDA(cudaMalloc((void**)&meetings->state, sizeof *meetings->state)));
+  ULYX_TRY(ULYX_CUDA(cudaMemset(meetings->state, 0, sizeof *meetings->state)));
+  ULYX_TRY(ULYX_CUDA(cudaMemset(meetings->records->data, 0, sizeof(ulyxRecords))));
+  ULYX_TRY(ULYX_CUDA(cudaMallocHost((void**)&meetings->mailbox, sizeof *meetings->mailbox)));
+  memset(meetings->mailbox, 0, sizeof *meetings->mailbox);
+  return ULYX_CUDA(cudaDeviceSynchronize());
+}
+
+ulyxResult_t ulyxMeetingsCreate(ulyxNcclWorld* world, ulyxWindows* windows, const ulyxSettings* settings,
+                                ulyxMeetings* meetings) {
+  ulyxResult_t result = ulyxSuccess;
+  int64_t nothing = 0;
+  *meetings = (ulyxMeetings){.timeoutMs = settings->timeoutMs > 0 ? settings->timeoutMs : LONGEST_WAIT_MS};
+  meetings->timeoutNs = (uint64_t)meetings->timeoutMs * 1000000;
+  if (!windows->reachable) return ulyxSuccess;
+  ULYX_TRY(ulyxArenaCreate(world, windows, sizeof(ulyxRecords), &meetings->records));
+  if (meetings->records->number == ULYX_NO_WINDOW) {
+    windows->reachable = false;
+    return ulyxMeetingsDestroy(world, windows, meetings);
+  }
+  ULYX_TRY_GOTO(createHere(meetings), destroyMeetings);
+  /* no rank writes records that another is still clearing */
+  ULYX_TRY_GOTO(ulyxNcclWorldLargest(world, 0, &nothing), destroyMeetings);
+  return ulyxSuccess;
+
+destroyMeetings : {
+  char message[ULYX_MESSAGE_BYTES];
+  strcpy(message, ulyxThreadMessage());
+  (void)ulyxMeetingsDestroy(world, windows, meetings);
+  return ulyxFail(result, "%s", message); /* not what freeing may have said */
+}
+}
+
+ulyxResult_t ulyxMeetingsDestroy(ulyxNcclWorld* world, ulyxWindows* windows, ulyxMeetings* meetings) {
+  ulyxResult_t result = ulyxSuccess;
+  if (meetings->mailbox != NULL) ulyxKeepFirst(&result, ULYX_CUDA(cudaFreeHost(meetings->mailbox)));
+  if (meetings->state != NULL) ulyxKeepFirst(&result, ULYX_CUDA(cudaFree(meetings->state)));
+  if (meetings->records != NULL) ulyxKeepFirst(&result, ulyxArenaDestroy(world, windows, meetings->records));
+  meetings->mailbox = NULL;
+  meetings->state = NULL;
+  meetings->records = NULL;
+  return result;
+}
+
+ulyxMeeting ulyxMeetingsNext(const ulyxMeetings* meetings, const ulyxWindows* windows, const ulyxNcclWorld* world,
+                             uint64_t signature) {
+  return (ulyxMeeting){.windows = windows->device,
+                       .state = meetings->state,
+                       .report = &meetings->mailbox->report,
+                       .abort = &meetings->mailbox->abort,
+                       .signature = signature,
+                       .timeoutNs = meetings->timeoutNs,
+                       .rank = world->rank,
+                       .nRanks = world->nRanks,
+                       .enters = 1,
+                       .leaves = 1};
+}
+
+static ulyxResult_t speak(const ulyxMeetings* meetings, const ulyxReport* report) {
+  switch ((ulyxFound)report->kind) {
+    case ulyxFoundNothing:
+      break;
+    case ulyxFoundMismatch:
+      return ulyxFail(ulyxMismatch,
+                      "exchange %" PRIu64 ": rank %u means another exchange (signature %016" PRIx64
+                      ", here %016" PRIx64 "); every rank must make the same calls on equal plans in the same order",
+                      report->epoch, report->peer, report->theirs, report->mine);
+    case ulyxFoundMisplaced:
+      return ulyxFail(ulyxMismatch,
+                      "exchange %" PRIu64 ": rank %u has its output at place %016" PRIx64 ", here at %016" PRIx64
+                      "; copy_engine needs it at the same offset of the same ulyxMemAlloc on every rank: "
+                      "allocate each output by itself, or set transport direct",
+                      report->epoch, report->peer, report->theirs, report->mine);
+    case ulyxFoundTimeout:
+      return ulyxFail(ulyxTimeout, "rank %u did not reach exchange %" PRIu64 " within %d ms; destroy the runtime",
+                      report->peer, report->epoch, meetings->timeoutMs);
+    case ulyxFoundOrder:
+      return ulyxFail(ulyxRemoteError, "rank %u is ahead of exchange %" PRIu64 "; destroy the runtime", report->peer,
+                      report->epoch);
+    case ulyxFoundAborted:
+      return ulyxFail(ulyxRemoteError, "rank %u gave up at exchange %" PRIu64 "; destroy the runtime", report->peer,
+                      report->epoch);
+  }
+  return ulyxSuccess;
+}
+
+ulyxResult_t ulyxMeetingsFound(ulyxMeetings* meetings) {
+  if (meetings->mailbox == NULL) return ulyxSuccess;
+  volatile ulyxReport* const shared = &meetings->mailbox->report; /* a device writes it */
+  if (__atomic_load_n(&shared->kind, __ATOMIC_ACQUIRE) == ulyxFoundNothing) return ulyxSuccess;
+  const ulyxReport report = {shared->epoch, shared->mine, shared->theirs, shared->peer, shared->kind};
+  const bool passes = report.kind == ulyxFoundMismatch || report.kind == ulyxFoundMisplaced;
+  if (passes) __atomic_store_n(&shared->kind, ulyxFoundNothing, __ATOMIC_RELEASE);
+  return speak(meetings, &report);
+}

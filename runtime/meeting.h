@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * How ranks that write each other's memory meet on the device (exchange_layout.h): the window of records, the state
+ * that lives from exchange to exchange, and what devices report back. */
+#ifndef ULYX_RUNTIME_MEETING_H_
+#define ULYX_RUNTIME_MEETING_H_
+
+#include "arena.h"
+#include "config.h"
+#include "exchange_layout.h"
+
+/* What both sides of the bus see: pinned host memory. */
+typedef struct ulyxMailbox {
+  ulyxReport report;
+  uint32_t abort; /* not 0: whoever waits gives up */
+} ulyxMailbox;
+
+typedef struct ulyxMeetings {
+  ulyxArena* records;   /* window 0; NULL: the ranks do not reach each other */
+  ulyxSyncState* state; /* device memory */
+  ulyxMailbox* mailbox;
+  uint64_t timeoutNs;
+  int timeoutMs;
+} ulyxMeetings;
+
+/* Where the peers can be reached, else leaves windows->reachable false. Collective and blocking. */
+ulyxResult_t ulyxMeetingsCreate(ulyxNcclWorld* world, ulyxWindows* windows, const ulyxSettings* settings,
+                                ulyxMeetings* meetings);
+ulyxResult_t ulyxMeetingsDestroy(ulyxNcclWorld* world, ulyxWindows* windows, ulyxMeetings* meetings);
+/* CUDA has gone. */
+void ulyxMeetingsForget(ulyxMeetings* meetings);
+
+/* A meeting that enters and leaves, to be changed by the caller. */
+ulyxMeeting ulyxMeetingsNext(const ulyxMeetings* meetings, const ulyxWindows* windows, const ulyxNcclWorld* world,
+                             uint64_t signature);
+
+/* What devices have reported, spoken. A mismatch passes with it. */
+ulyxResult_t ulyxMeetingsFound(ulyxMeetings* meetings);
+
+#endif /* ULYX_RUNTIME_MEETING_H_ */
