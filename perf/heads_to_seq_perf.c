@@ -44,6 +44,7 @@ int main(int argc, char** argv) {
       .call = "ulyxHeadsToSeq",
       .sizeText = "o of the busiest rank before the exchange",
       .unit = "tokens",
+      .backward = true,
       .inputInSymmetric = true,
       .baselines = {{perfBaselineMessages, "nccl", "nccl_us",
                      "registered NCCL send and receive of the same remote bytes without packing, 1 message a peer"},

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "measure.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #include "exchange.h"
+#include "report.h"
 
 /* The first launches of a graph upload it. */
 #define GRAPH_WARMUP_LAUNCHES 2
@@ -17,6 +21,17 @@ perfRepeat_t perfRepeatOf(const perfRank_t* me) {
   }
   const int perSample = options->perIteration > 0 ? (int)options->perIteration : me->backend->perSample;
   return (perfRepeat_t){(int)options->warmup, (int)options->iterations, perSample, false};
+}
+
+static bool copyChoice(const perfRank_t* me, const perfOp_t* op, ulyxPlan_t plan, perfChoice_t* choice) {
+  const int backward = op->backward || me->options->backward != 0 ? 1 : 0;
+  ulyxChoice_t chosen;
+  memset(&chosen, 0, sizeof(chosen));
+  if (!perfUlyxOk(ulyxPlanGetChoice(plan, backward, &chosen), me->rt, "ulyxPlanGetChoice")) return false;
+  choice->transport = chosen.transport;
+  choice->predictedUs = chosen.predictedUs >= 0 ? chosen.predictedUs : PERF_NOT_MEASURED;
+  (void)snprintf(choice->reason, sizeof(choice->reason), "%s", chosen.reason != NULL ? chosen.reason : "");
+  return true;
 }
 
 /* Exchanges checked before anything is timed, each with new data. */
@@ -57,10 +72,12 @@ static bool measureTimes(perfRank_t* me, const perfOp_t* op, const perfStep_t* s
   return true;
 }
 
-bool perfMeasure(perfRank_t* me, const perfOp_t* op, const perfStep_t* step, perfValues_t* values) {
+bool perfMeasure(perfRank_t* me, const perfOp_t* op, const perfStep_t* step, perfValues_t* values,
+                 perfChoice_t* choice) {
   for (int i = 0; i < perfValueCount; i++) values->of[i] = PERF_NOT_MEASURED;
   perfExchange_t exchange;
-  const bool ok = perfExchangeCreate(me, op, step, &exchange) && measureTimes(me, op, step, &exchange, values);
+  const bool ok = perfExchangeCreate(me, op, step, &exchange) && copyChoice(me, op, exchange.plan, choice) &&
+                  measureTimes(me, op, step, &exchange, values);
   if (!ok) perfTeamFail(me->team);
   perfExchangeDestroy(&exchange, ok);
   return ok;

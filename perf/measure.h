@@ -26,10 +26,20 @@ typedef struct perfValues {
   double of[perfValueCount];
 } perfValues_t;
 
+#define PERF_REASON_BYTES 256
+
+/* How ulyx moves a step's bytes: a copy of its plan's choice, which the plan takes with it. */
+typedef struct perfChoice {
+  int transport;
+  double predictedUs; /* PERF_NOT_MEASURED: no prediction */
+  char reason[PERF_REASON_BYTES];
+} perfChoice_t;
+
 /* How the options and the backend repeat an exchange. */
 perfRepeat_t perfRepeatOf(const perfRank_t* me);
 
 /* Collective. A failure has been reported, and the team been told. */
-bool perfMeasure(perfRank_t* me, const perfOp_t* op, const perfStep_t* step, perfValues_t* values);
+bool perfMeasure(perfRank_t* me, const perfOp_t* op, const perfStep_t* step, perfValues_t* values,
+                 perfChoice_t* choice);
 
 #endif /* PERF_MEASURE_H_ */

@@ -51,6 +51,9 @@ typedef struct perfOp {
   const char* sizeText; /* what the size column counts */
   const char* unit;     /* what a sweep counts: "tokens" or "rows" */
 
+  /* True if the op is its plan's backward operation (ulyxPlanGetChoice); --backward says so too. */
+  bool backward;
+
   /* True if ulyx also reads the input from symmetric memory without a copy. */
   bool inputInSymmetric;
 

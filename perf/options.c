@@ -2,6 +2,7 @@
 #include "options.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <string.h>
 
 #include "op.h"
@@ -26,6 +27,9 @@ static perfOptions_t startingOptions(void) {
   o.average = perfAverageMax;
   o.memory = perfMemorySymmetric;
   o.timeoutSeconds = 60;
+  o.transport = PERF_UNSET;
+  o.maxCtas = PERF_UNSET;
+  o.copyStreams = PERF_UNSET;
   return o;
 }
 
@@ -65,6 +69,26 @@ static int sweepFlags(perfOptions_t* o, perfFlag_t* flags) {
   };
   memcpy(flags, sweep, sizeof(sweep));
   return (int)(sizeof(sweep) / sizeof(sweep[0]));
+}
+
+static int runtimeFlags(perfOptions_t* o, perfFlag_t* flags) {
+  /* The place of a choice is the transport's number. */
+  _Static_assert(ulyxTransportAuto == 0 && ulyxTransportLoopback == 1 && ulyxTransportNccl == 2 &&
+                     ulyxTransportDirect == 3 && ulyxTransportCopyEngine == 4,
+                 "--transport lists ulyxTransport_t in order");
+  const perfFlag_t runtime[] = {
+      {"--transport", perfFlagChoice, &o->transport, 0, 0, "auto|loopback|nccl|direct|copy_engine",
+       "how the data travels; auto lets each plan choose [ULYX_TRANSPORT, else auto]"},
+      {"--max-ctas", perfFlagInt, &o->maxCtas, 0, INT_MAX, NULL,
+       "most thread blocks of one ulyx kernel; 0: as many as pay [ULYX_MAX_CTAS, else 0]"},
+      {"--undisturbed", perfFlagSwitch, &o->undisturbed, 0, 0, NULL,
+       "leaves the multiprocessors to attention: copy engines, also where they are slower [ULYX_UNDISTURBED, else "
+       "not]"},
+      {"--copy-streams", perfFlagInt, &o->copyStreams, 0, INT_MAX, NULL,
+       "most streams that copy_engine copies on; 0: one a peer [ULYX_COPY_STREAMS, else 0]"},
+  };
+  memcpy(flags, runtime, sizeof(runtime));
+  return (int)(sizeof(runtime) / sizeof(runtime[0]));
 }
 
 static int commonFlags(perfOptions_t* o, int64_t* localRegister, perfFlag_t* flags) {
@@ -108,6 +132,7 @@ static perfParse_t parse(const perfOp_t* op, int argc, char** argv, perfOptions_
   perfFlag_t flags[PERF_MAX_FLAGS];
   int nFlags = sweepFlags(o, flags);
   nFlags += op->flags(o, flags + nFlags);
+  nFlags += runtimeFlags(o, flags + nFlags);
   nFlags += commonFlags(o, localRegister, flags + nFlags);
   const perfParse_t parsed = perfParseFlags(flags, nFlags, argc, argv, 1);
   if (parsed == perfHelpAsked) printHelp(op, flags, nFlags);

@@ -55,6 +55,11 @@ typedef struct perfOptions {
   int64_t threads;
   const char* idFile;
   int64_t timeoutSeconds;
+  /* The runtime's configuration. PERF_UNSET leaves a field to the environment. */
+  int64_t transport; /* ulyxTransport_t */
+  int64_t maxCtas;
+  int64_t undisturbed; /* 1; not given is 0 */
+  int64_t copyStreams;
   /* Measuring. */
   int64_t iterations;
   int64_t warmup;

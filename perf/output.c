@@ -57,9 +57,11 @@ void perfOutputProgress(perfOutput_t* output, int64_t stepsDone, int64_t steps) 
                 (nowUs - output->startUs) * 1e-6);
 }
 
-static perfRow_t combine(const perfOutput_t* output, const perfStep_t* step, const perfValues_t* values) {
+static perfRow_t combine(const perfOutput_t* output, const perfStep_t* step, const perfChoice_t* choice,
+                         const perfValues_t* values) {
   perfRow_t row;
   row.step = step;
+  row.choice = choice;
   for (int i = 0; i < perfValueCount; i++) {
     row.values.of[i] =
         perfCombineRanks(&values[0].of[i], output->nRanks, perfValueCount, (perfAverage_t)output->options->average);
@@ -92,6 +94,9 @@ static void writeRow(perfOutput_t* output, const perfRow_t* row) {
   perfJsonInt(json, "wrong_bytes", (int64_t)values[perfValueWrong]);
   perfJsonMeasured(json, "limit_us", values[perfValueLimit]);
   perfJsonMeasured(json, "limit_percent", row->limitPercent);
+  perfJsonText(json, "via", perfTransportName(row->choice->transport));
+  perfJsonText(json, "reason", row->choice->reason);
+  perfJsonMeasured(json, "predicted_us", row->choice->predictedUs);
   for (int i = 0; i < op->nBaselines; i++) {
     perfJsonMeasured(json, op->baselines[i].jsonName, values[perfValueBaseline + i]);
   }
@@ -99,8 +104,9 @@ static void writeRow(perfOutput_t* output, const perfRow_t* row) {
   perfJsonCloseObject(json);
 }
 
-void perfOutputRow(perfOutput_t* output, const perfStep_t* step, const perfValues_t* values) {
-  const perfRow_t row = combine(output, step, values);
+void perfOutputRow(perfOutput_t* output, const perfStep_t* step, const perfChoice_t* choice,
+                   const perfValues_t* values) {
+  const perfRow_t row = combine(output, step, choice, values);
   output->rows++;
   output->busGBpsSum += row.busGBps;
   output->wrongBytes += row.values.of[perfValueWrong];

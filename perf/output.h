@@ -21,6 +21,7 @@ typedef struct perfPlace {
 /* One row: a step and its ranks' values combined. */
 typedef struct perfRow {
   const perfStep_t* step;
+  const perfChoice_t* choice;
   perfValues_t values;
   double algorithmGBps;
   double busGBps;
@@ -49,8 +50,9 @@ void perfOutputBegin(perfOutput_t* output, const ulyxRuntimeInfo_t* info, const 
 
 void perfOutputProgress(perfOutput_t* output, int64_t stepsDone, int64_t steps);
 
-/* values[nRanks], one a rank. */
-void perfOutputRow(perfOutput_t* output, const perfStep_t* step, const perfValues_t* values);
+/* values[nRanks], one a rank. The choice is the same on every rank. */
+void perfOutputRow(perfOutput_t* output, const perfStep_t* step, const perfChoice_t* choice,
+                   const perfValues_t* values);
 
 /* The footer, unless the run failed. False if the JSON file could not be written. */
 bool perfOutputClose(perfOutput_t* output, bool failed);

@@ -73,11 +73,12 @@ static bool sweep(rankJob_t* job) {
   for (int64_t run = 0; run < runs; run++) {
     const perfStep_t* step = &job->steps->steps[run % steps];
     perfValues_t mine;
-    if (!perfMeasure(me, job->op, step, &mine)) goto freeAll;
+    perfChoice_t choice;
+    if (!perfMeasure(me, job->op, step, &mine, &choice)) goto freeAll;
     if (!perfTeamGather(me->team, me->rank, &mine, sizeof(mine), all)) goto freeAll;
     for (int rank = 0; rank < me->nRanks; rank++) job->wrongBytes += all[rank].of[perfValueWrong];
     if (job->output == NULL) continue;
-    perfOutputRow(job->output, step, all);
+    perfOutputRow(job->output, step, &choice, all);
     if (run + 1 < runs) perfOutputProgress(job->output, run + 1, runs);
   }
   ok = true;
@@ -87,9 +88,18 @@ freeAll:
   return ok;
 }
 
+/* What was not given stays undefined, so that the environment decides. */
+static void configure(const perfOptions_t* options, ulyxConfig_t* config) {
+  config->timeoutMs = (int)options->timeoutSeconds * 1000;
+  if (options->transport != PERF_UNSET) config->transport = (int)options->transport;
+  if (options->maxCtas != PERF_UNSET) config->maxCtas = (int)options->maxCtas;
+  if (options->undisturbed != 0) config->undisturbed = 1;
+  if (options->copyStreams != PERF_UNSET) config->copyStreams = (int)options->copyStreams;
+}
+
 static bool createRuntimes(const perfOptions_t* options, const perfWorld_t* world, perfRank_t* ranks) {
   ulyxConfig_t config = ULYX_CONFIG_INITIALIZER;
-  config.timeoutMs = (int)options->timeoutSeconds * 1000;
+  configure(options, &config);
   if (world->kind != perfWorldCpu) return perfCudaCreateRuntimes(&config, options, world, ranks);
   bool ok = false;
   ulyxRuntime_t* runtimes = calloc((size_t)world->nRanks, sizeof(*runtimes));

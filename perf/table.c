@@ -6,10 +6,16 @@
 
 const char* perfTransportName(int transport) {
   switch (transport) {
+    case ulyxTransportAuto:
+      return "auto"; /* of a runtime whose plans choose for themselves */
     case ulyxTransportLoopback:
       return "loopback";
     case ulyxTransportNccl:
       return "nccl";
+    case ulyxTransportDirect:
+      return "direct";
+    case ulyxTransportCopyEngine:
+      return "copy_engine";
     default:
       return "unknown";
   }
@@ -30,16 +36,16 @@ const char* perfAverageText(perfAverage_t average) {
 }
 
 static void printTitles(const perfOptions_t* o, const perfOp_t* op) {
-  (void)printf("#\n# %12s  %10s  %9s  %9s  %9s  %7s  %7s  %7s  %7s", "size", op->unit, "time", "min", "max", "algbw",
-               "busbw", "#wrong", "limit%");
+  (void)printf("#\n# %12s  %10s  %9s  %9s  %9s  %7s  %7s  %7s  %7s  %11s  %9s", "size", op->unit, "time", "min", "max",
+               "algbw", "busbw", "#wrong", "limit%", "via", "pred");
   if (o->baseline > 0) {
     for (int i = 0; i < op->nBaselines; i++) (void)printf("  %9s", op->baselines[i].title);
     (void)printf("  %7s", "ratio");
   }
   if (o->enqueue > 0) (void)printf("  %9s", "enqueue");
   if (o->model != NULL) (void)printf("  %s", "model");
-  (void)printf("\n# %12s  %10s  %9s  %9s  %9s  %7s  %7s  %7s  %7s", "(B)", "", "(us)", "(us)", "(us)", "(GB/s)",
-               "(GB/s)", "(B)", "");
+  (void)printf("\n# %12s  %10s  %9s  %9s  %9s  %7s  %7s  %7s  %7s  %11s  %9s", "(B)", "", "(us)", "(us)", "(us)",
+               "(GB/s)", "(GB/s)", "(B)", "", "", "(us)");
   if (o->baseline > 0) {
     for (int i = 0; i < op->nBaselines; i++) (void)printf("  %9s", "(us)");
     (void)printf("  %7s", "");
@@ -68,6 +74,7 @@ void perfTableBegin(const perfOptions_t* o, const perfOp_t* op, const ulyxRuntim
                perfAverageText((perfAverage_t)o->average));
   (void)printf("# busbw:  remote bytes of the busiest rank's busier direction / time\n");
   (void)printf("# limit%%: share of what one contiguous copy of those bytes to a peer GPU reaches, all GPUs at once\n");
+  (void)printf("# via:    the transport that moved the row's data; pred: the time that ulyx predicted for it\n");
   if (o->baseline > 0) {
     for (int i = 0; i < op->nBaselines; i++) {
       (void)printf("# %s: %s\n", op->baselines[i].title, op->baselines[i].text);
@@ -97,6 +104,8 @@ void perfTableRow(const perfOptions_t* o, const perfOp_t* op, const perfRow_t* r
   printMeasured(7, 2, row->busGBps);
   printMeasured(7, 0, o->checks > 0 ? values[perfValueWrong] : PERF_NOT_MEASURED);
   printMeasured(7, 1, row->limitPercent);
+  (void)printf("  %11s", perfTransportName(row->choice->transport));
+  printMeasured(9, 2, row->choice->predictedUs);
   if (o->baseline > 0) {
     const double firstUs = values[perfValueBaseline];
     for (int i = 0; i < op->nBaselines; i++) printMeasured(9, 2, values[perfValueBaseline + i]);

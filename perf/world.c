@@ -7,6 +7,7 @@
 
 #include "numbers.h"
 #include "report.h"
+#include "ulyx.h"
 
 typedef struct perfLauncher {
   const char* name;
@@ -89,6 +90,9 @@ bool perfWorldDetect(const perfOptions_t* options, int nGpus, perfWorld_t* world
   if (world->kind == perfWorldCpu && options->baseline > 0) why = "--baseline needs GPUs";
   if (world->kind == perfWorldCpu && options->enqueue > 0) {
     why = "--enqueue needs GPUs: on the CPU an exchange blocks until it is done";
+  }
+  if (world->kind == perfWorldCpu && options->transport > ulyxTransportLoopback) {
+    why = "on the CPU there is only --transport loopback: nccl, direct and copy_engine are for GPUs";
   }
   if (world->kind != perfWorldProcesses && options->idFile != NULL) why = "--id-file is for ranks that are processes";
   if (world->kind == perfWorldProcesses && options->idFile == NULL && getenv("NCCL_COMM_ID") == NULL) {

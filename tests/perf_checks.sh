@@ -15,6 +15,7 @@ json=$scratch/results.json
 # Neither a launcher around this test nor its settings must reach the programs.
 unset RANK WORLD_SIZE LOCAL_RANK PMI_RANK PMI_SIZE SLURM_PROCID SLURM_NTASKS NCCL_COMM_ID
 unset OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE ULYX_TRANSPORT ULYX_TIMEOUT_MS ULYX_FAULT ULYX_FAULT_AFTER
+unset ULYX_MAX_CTAS ULYX_UNDISTURBED ULYX_COPY_STREAMS ULYX_STREAM_PRIORITY
 
 # Runs a program; what follows looks at $status, $out and $err.
 run() {

@@ -66,7 +66,8 @@ for program in seq_to_heads_perf heads_to_seq_perf; do
   run $program -h
   check "$program -h: exit status 0" exits 0
   for flag in -b -e -f -i -n -w -c -G -J -d -N -a -t -m -R -g --ranks --model --baseline --enqueue --memory --id-file \
-    --token-counts --head-counts --packed-in --packed-out --tokens-divide --kv-heads --value-dim --batch; do
+    --token-counts --head-counts --packed-in --packed-out --tokens-divide --kv-heads --value-dim --batch \
+    --transport --max-ctas --undisturbed --copy-streams; do
     check "$program -h names $flag" out_has "^  .*$flag"
   done
 
@@ -97,6 +98,37 @@ for program in seq_to_heads_perf heads_to_seq_perf; do
   check "$program: JSON to nowhere: exit status 3" exits 3
   check "$program: JSON to nowhere: one line" err_is_one_line
 done
+
+# --- The runtime's configuration, and what each plan makes of it ------------------------------------------------
+
+configured="--transport loopback --max-ctas 8 --undisturbed --copy-streams 2"
+for program in seq_to_heads_perf heads_to_seq_perf all_gather_rows_perf reduce_scatter_rows_perf all_to_all_rows_perf \
+  conv_halo_perf state_chain_perf "state_chain_perf --backward"; do
+  passes "$program, configured" $program --ranks 2 -b 32 $configured $quick -J "$json"
+  check "$program: the columns are named" out_has '^# .*  limit%  *via  *pred$'
+  check "$program: the row says how it moved" last_row_is 10 loopback
+  check "$program: loopback predicts nothing" last_row_is 11 N/A
+  check_json "$program: JSON says how, why and how long" \
+    'all(r["via"] == "loopback" and isinstance(r["reason"], str) and r["predicted_us"] is None and "limit_us" in r
+      for r in d["results"])' "$json"
+  refuses "takes auto|loopback|nccl|direct|copy_engine, not 'pigeon'" $program --ranks 2 --transport pigeon
+  refuses "not ''" $program --ranks 2 --transport=
+  refuses "not 'AUTO'" $program --ranks 2 --transport AUTO
+done
+passes "transport auto on the CPU" seq_to_heads_perf --ranks 2 -b 32 --transport auto $quick
+check "transport auto on the CPU is loopback" last_row_is 10 loopback
+for transport in nccl direct copy_engine; do
+  refuses "are for GPUs" seq_to_heads_perf --ranks 2 --transport $transport
+done
+refuses "max-ctas must be 0 to" seq_to_heads_perf --ranks 2 --max-ctas -1
+refuses "copy-streams must be 0 to" seq_to_heads_perf --ranks 2 --copy-streams 2147483648
+refuses "takes no value" seq_to_heads_perf --ranks 2 --undisturbed=1
+export ULYX_TRANSPORT=pigeon
+run seq_to_heads_perf --ranks 2 -b 32 $quick
+check "without --transport the environment decides: exit status 3" exits 3
+check "without --transport the environment decides: says so" err_has ULYX_TRANSPORT
+passes "--transport outdoes the environment" seq_to_heads_perf --ranks 2 -b 32 --transport loopback $quick
+unset ULYX_TRANSPORT
 
 # --- Sizes and bytes ------------------------------------------------------------------------------------------
 
