@@ -173,6 +173,103 @@ else
   echo "SKIPPED: faults under the programs (no libperf_fault.so, or one with a sanitizer, which cannot be preloaded)"
 fi
 
+# --- The comparison of transports -----------------------------------------------------------------------------
+
+# compare FLAG...: perf/compare.sh with stand-ins of python3 before the real one, where there are any.
+compare() {
+  command_line="compare.sh $*"
+  PATH=$scratch/fake:$PATH sh "$here/../perf/compare.sh" "$@" >"$out" 2>"$err"
+  status=$?
+}
+compare --gpus 0 -o "$scratch/compare" "$bin"
+check "compare on loopback: exit status 0" exits 0
+check "compare on loopback: says that its numbers mean nothing" out_has '^# .*its numbers mean nothing'
+check "compare on loopback: a row an operation and shape" rows_are 4
+check "compare on loopback: auto is loopback, the others are N/A" \
+  out_has '^  eager  *heads_to_seq  *17  *5  *8  *N/A  *N/A  *N/A  *N/A  *N/A  *[0-9.]*  *loopback  *N/A  *N/A  *N/A  *N/A$'
+check "compare on loopback: says why direct is N/A" out_has '^# N/A: direct: .*for GPUs'
+check_json "compare on loopback: JSON has the rows" \
+  'len(d["results"]) == 4 and all(r["via"] == "loopback" and r["ulyx_auto_us"] > 0 and r["ulyx_direct_us"] is None
+    and r["limit_us"] is None and r["wrong"] == [] for r in d["results"])' "$scratch/compare/compare.json"
+compare --gpus 0 --sweep -o "$scratch/compare" "$bin"
+check "a sweep on loopback: exit status 0" exits 0
+check "a sweep on loopback: a row a size" rows_are 10
+check "a sweep on loopback: nothing to hold auto against" out_has '^# Worst of auto: N/A'
+check_json "a sweep on loopback: sizes grow" \
+  '[r["size_bytes"] for r in d["results"]][:3] == [192, 768, 3072]' "$scratch/compare/sweep.json"
+
+# Two GPUs, played by programs that print what they are told to.
+mkdir -p "$scratch/fake"
+cat >"$scratch/fake/seq_to_heads_perf" <<'END'
+#!/bin/sh
+echo "$*" >>"$0.calls"
+while [ $# -gt 0 ]; do
+  case $1 in --transport) via=$2 ;; -J) json=$2 ;; -b) tokens=$2 ;; --heads) heads=$2 ;; --head-dim) dim=$2 ;; esac
+  shift
+done
+wrong=0
+case $via in
+  nccl) us=20 ;;
+  direct) us=10 wrong=${FAKE_WRONG:-0} ;;
+  auto) us=11.5 via=direct ;;
+  *) echo 'error: no engine' >&2 && exit 3 ;;
+esac
+echo '{"program": "x", "time": "y", "results": [{"tokens": '$tokens', "heads": '$heads', "head_dim": '$dim', '\
+  '"size_bytes": 4096, "time_us": '$us', "time_min_us": 1, "wrong_bytes": '$wrong', "limit_us": 8, "via": "'$via'", '\
+  '"reason": "fast", "predicted_us": 12, "nccl_us": 9, "nccl3_us": null}], "failed": false}' >"$json"
+[ "$wrong" -eq 0 ]
+END
+cat >"$scratch/fake/python3" <<'END'
+#!/bin/sh
+[ "$1" = -c ] && exit 0
+while [ "$1" != --json ]; do shift; done
+row() { printf '{\n"way": "%s",\n"tokens": 512,\n"heads": 8,\n"dim": 64,\n"eager_us": %s,\n"graph_us": %s,\n"right": true\n},' "$@"; }
+{ row seq_to_heads 31 30 && row seq_to_heads_contiguous 41 40 && row seq_to_heads_tuned 26 25 && row heads_to_seq 33 32; } >"$2"
+END
+chmod +x "$scratch/fake/seq_to_heads_perf" "$scratch/fake/python3"
+cp "$scratch/fake/seq_to_heads_perf" "$scratch/fake/heads_to_seq_perf"
+compare --gpus 2 -o "$scratch/compare" "$scratch/fake"
+check "compare on two GPUs: exit status 0" exits 0
+check "compare on two GPUs: graphs and eager of five shapes and two operations" rows_are 20
+check "compare on two GPUs: every column of seq_to_heads" out_has "^  graph  *seq_to_heads  *512  *8  *64  *8.00  *9.00  *\
+20.00  *10.00  *N/A  *11.50  *direct  *1.438  *30.00  *40.00  *25.00\$"
+check "compare on two GPUs: eager rows have PyTorch's eager times" out_has ' eager .* 31.00  *41.00  *26.00$'
+check "compare on two GPUs: nothing tuned of heads_to_seq" out_has ' graph  *heads_to_seq .* 32.00  *N/A  *N/A$'
+check "compare on two GPUs: no peers where PyTorch said nothing" out_has ' 75601  *41  *128 .* direct .* N/A  *N/A  *N/A$'
+check "compare on two GPUs: says why copy_engine is N/A" out_has '^# N/A: copy_engine: no engine$'
+check "compare on two GPUs: the baseline beside auto" \
+  grep -q -e '-g 2 --transport auto --heads 40 .*-G 20 --baseline 1' "$scratch/fake/heads_to_seq_perf.calls"
+compare --gpus 2 --sweep -o "$scratch/compare" "$scratch/fake"
+check "a sweep on two GPUs: exit status 0" exits 0
+check "a sweep on two GPUs: how far auto is from the best" \
+  out_has '^  graph .* 4096  *20.00  *10.00  *N/A  *11.50  *direct  *12.00  *10.00  *direct  *+15.0$'
+check "a sweep on two GPUs: the worst" \
+  out_has '^# Worst of auto: +15.0 % off: .* 11.50 us by direct, best 10.00 us by direct$'
+check "a sweep on two GPUs: one run for all sizes" \
+  grep -q -e '--heads 40 --head-dim 128 -G 20 -b 1024 -e 65536 -f 4' "$scratch/fake/seq_to_heads_perf.calls"
+export FAKE_WRONG=3
+compare --gpus 2 --mode graph -o "$scratch/compare" "$scratch/fake"
+check "compare with wrong data: exit status 1" exits 1
+check "compare with wrong data: --mode graph is 10 rows" rows_are 10
+check "compare with wrong data: the table says so" out_has ' 20.00  *WRONG  *N/A  *11.50 '
+check_json "compare with wrong data: so does the JSON" \
+  'all(r["wrong"] == ["ulyx_direct_us"] and r["ulyx_direct_us"] is None for r in d["results"])' \
+  "$scratch/compare/compare.json"
+unset FAKE_WRONG
+printf '#!/bin/sh\nexit 3\n' >"$scratch/fake/heads_to_seq_perf"
+compare --gpus 2 --mode eager -o "$scratch/compare" "$scratch/fake"
+check "compare without a result of auto: exit status 1" exits 1
+check "compare without a result of auto: its rows are there" rows_are 10
+for wrong in "--foo" "--gpus two" "--mode both" "-o" "$scratch"; do
+  compare $wrong
+  check "compare.sh $wrong: exit status 2" exits 2
+  check "compare.sh $wrong: one line" err_is_one_line
+  check "compare.sh $wrong: nothing on standard output" out_is_empty
+done
+compare -h
+check "compare.sh -h: exit status 0" exits 0
+check "compare.sh -h names --sweep" out_has '^  --sweep'
+
 # --- ulyx_plan ------------------------------------------------------------------------------------------------
 
 run ulyx_plan exchange --tokens 9 --heads 7 --head-dim 4 --ranks 4 --json
