@@ -83,6 +83,7 @@ __device__ void lose(const ulyxMeeting& meeting, uint64_t epoch, ulyxFound found
       storeSlot(&theirs->entry[meeting.rank].slot[slot], 0, ULYX_EPOCH_ABORTED);
     }
     storeSlot(&theirs->exit[meeting.rank], 0, ULYX_EPOCH_ABORTED);
+    storeSlot(&theirs->engineExit[meeting.rank], 0, ULYX_EPOCH_ABORTED);
   }
 }
 
@@ -121,6 +122,7 @@ __device__ bool await(const ulyxMeeting& meeting, const ulyxSlot* slot, uint64_t
 
 __device__ void enter(const ulyxMeeting& meeting, const uint64_t* starts, uint64_t epoch) {
   const int slots = (meeting.nRanks - 1) * ULYX_ENTRY_SLOTS;
+  if (threadIdx.x == 0) meeting.state->entered = epoch;
   for (int i = static_cast<int>(threadIdx.x); i < slots; i += ULYX_COPY_THREADS) {
     const int peer = peerAt(meeting, 1 + i / ULYX_ENTRY_SLOTS), slot = i % ULYX_ENTRY_SLOTS;
     uint64_t value = slot == 0 ? meeting.signature : meeting.places[slot - 1];
@@ -236,11 +238,11 @@ __device__ void storeUnits(const ulyxCopyDesc& desc, uint32_t first, unsigned ch
   }
 }
 
-// A tile in the order in which tiles are taken: copies to peers and own copies, evenly mixed.
+// A tile in the order in which tiles are taken (`mix`).
 template <int kCapacity>
 __device__ uint32_t tileAt(const Batch<kCapacity>& batch, uint32_t turn) {
-  const uint32_t before = static_cast<uint32_t>(turn * batch.mix >> 32);
-  const uint32_t after = static_cast<uint32_t>((turn + UINT64_C(1)) * batch.mix >> 32);
+  const uint32_t before = min(static_cast<uint32_t>(turn * batch.mix >> 32), batch.remoteTiles);
+  const uint32_t after = min(static_cast<uint32_t>((turn + UINT64_C(1)) * batch.mix >> 32), batch.remoteTiles);
   return after > before ? before : batch.remoteTiles + turn - before;
 }
 
@@ -305,10 +307,12 @@ __device__ bool finishLast(const ulyxMeeting& meeting, uint64_t epoch) {
 __device__ void leave(const ulyxMeeting& meeting, uint64_t epoch, Met* met) {
   if (!finishLast(meeting, epoch)) return;
   const ulyxRecords* const mine = recordsOf(meeting, meeting.rank);
-  for (int i = static_cast<int>(threadIdx.x); i < meeting.nRanks - 1; i += ULYX_COPY_THREADS) {
-    const int peer = peerAt(meeting, 1 + i);
+  const int peers = meeting.nRanks - 1, slots = meeting.engines ? 2 * peers : peers;
+  for (int i = static_cast<int>(threadIdx.x); i < slots; i += ULYX_COPY_THREADS) {
+    const int peer = peerAt(meeting, 1 + i % peers);
+    const ulyxSlot* const slot = i < peers ? &mine->exit[peer] : &mine->engineExit[peer];
     uint64_t value = 0;
-    if (!await(meeting, &mine->exit[peer], epoch, static_cast<uint32_t>(peer), i == 0, &value)) met->lost = 1;
+    if (!await(meeting, slot, epoch, static_cast<uint32_t>(peer), i == 0, &value)) met->lost = 1;
   }
   __syncthreads();
   if (threadIdx.x != 0 || met->lost) return;

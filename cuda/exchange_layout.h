@@ -8,11 +8,12 @@
  * An older epoch waits, an equal one passes, anything else is a fault.
  *
  * The entry record says what the rank means to do (signature) and where its outputs are (places); the exit record
- * that its stores have landed. A rank's own record of itself is unused.
+ * that its stores have landed. What copy engines carry besides has an exit record of its own, which the engine copies
+ * into place behind its data. A rank's own record of itself is unused.
  *
  * Between the two, the kernel makes copies. Those to a peer name the peer and one of its places instead of an
- * address: the address is known only once the entry record is there. Copies and meetings are separate flags, so that
- * one kernel is the whole of the direct transport and, without copies, the two barriers of copy_engine. */
+ * address: the address is known only once the entry record is there. Entering, copying and leaving are separate, so
+ * that one kernel is the whole of the direct transport, and twice the two ends of copy_engine. */
 #ifndef ULYX_EXCHANGE_LAYOUT_H_
 #define ULYX_EXCHANGE_LAYOUT_H_
 
@@ -36,6 +37,7 @@ typedef struct ulyxEntryRecord {
 typedef struct ulyxRecords {
   ulyxEntryRecord entry[ULYX_EXCHANGE_MAX_RANKS];
   ulyxSlot exit[ULYX_EXCHANGE_MAX_RANKS];
+  ulyxSlot engineExit[ULYX_EXCHANGE_MAX_RANKS]; /* the epoch alone is written */
 } ulyxRecords;
 
 /* In place of an epoch: the writer has given up, and so does whoever reads it. */
@@ -52,6 +54,7 @@ static inline uint64_t ulyxPlaceMake(int window, uint64_t offset) {
 /* What a rank keeps from exchange to exchange, in its own device memory. */
 typedef struct ulyxSyncState {
   uint64_t epoch;   /* of the last exchange that ended */
+  uint64_t entered; /* of the last that began: what engines copy into engineExit */
   uint32_t arrived; /* blocks of the running kernel that have finished their copies */
   uint32_t lost;    /* 1: the world is lost; kernels return at once */
   uint32_t refused; /* 1: the running exchange met a mismatch; its later kernels make no copies */
@@ -87,13 +90,14 @@ typedef struct ulyxMeeting {
   uint16_t enters;     /* 1: write the entry records */
   uint16_t leaves;     /* 1: write and await the exit records, and end the epoch */
   uint16_t samePlaces; /* 1: the peers' places must be this rank's own */
-  uint16_t reserved;
+  uint16_t engines;    /* 1: leaving awaits the peers' engines too */
 } ulyxMeeting;
 
 /* Copies of the batch with target 0 are this rank's own and have addresses; otherwise target is
  * 1 + peer * ULYX_EXCHANGE_PLACES + place, and dst is an offset from there. The copies to peers come first: their
- * tiles are [0, remoteTiles), and the two kinds are interleaved evenly over the tiles' order, so that neither the
- * wire nor the memory waits for the other. `mix` is remoteTiles / tiles in units of 2^-32, rounded up. */
+ * tiles are [0, remoteTiles). `mix` is their share of the turns in which tiles are taken, in units of 2^-32, until there
+ * are none left: remoteTiles / tiles, rounded up, interleaves the two kinds evenly, so that neither the wire nor the
+ * memory waits for the other; 1 takes those to peers first. */
 #define ULYX_EXCHANGE_BATCH_FIELDS(n)      \
   ulyxMeeting meeting;                     \
   uint64_t starts[ULYX_EXCHANGE_MAX_RANKS]; \
@@ -111,6 +115,8 @@ typedef struct ulyxMeeting {
 typedef struct ulyxExchangeBatch {
   ULYX_EXCHANGE_BATCH_FIELDS(ULYX_EXCHANGE_BATCH_LARGE);
 } ulyxExchangeBatch;
+
+#define ULYX_EXCHANGE_PEERS_FIRST (UINT64_C(1) << 32)
 
 static inline uint64_t ulyxExchangeMix(uint32_t remoteTiles, uint32_t tiles) {
   return tiles == 0 ? 0 : (((uint64_t)remoteTiles << 32) + tiles - 1) / tiles;

@@ -6,8 +6,8 @@ typedef struct Cost {
   double startUs, bytesPerUs;
 } Cost;
 
-static const Cost directCost = {6.0, 366e3};
-static const Cost copyEngineCost = {17.0, 388e3};
+static const Cost directCost = {7.0, 360e3};
+static const Cost copyEngineCost = {20.0, 393e3};
 
 /* Copy engines slow down on rows shorter than this. */
 #define SHORT_ROW_BYTES 256

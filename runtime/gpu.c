@@ -258,6 +258,19 @@ static ulyxResult_t createEngines(ulyxGpu* self, const ulyxSettings* settings) {
   return ulyxSuccess;
 }
 
+/* The first copies of their kinds load what the driver copies with, which could wait for kernels that wait for peers.
+ * The arena has room for them, and nothing of worth. */
+static ulyxResult_t warmEngines(const ulyxGpu* self) {
+  char* const from = self->arena->data;
+  char* const to = from + NCCL_WIN_REQUIRED_ALIGNMENT / 2;
+  const cudaStream_t stream = self->engines[0].stream;
+  ULYX_TRY(ULYX_CUDA(cudaMemcpyAsync(to, from, 1024, cudaMemcpyDefault, stream)));
+  ULYX_TRY(ULYX_CUDA(cudaMemcpyAsync(to + 1, from + 2, 3, cudaMemcpyDefault, stream)));
+  ULYX_TRY(ULYX_CUDA(cudaMemcpy2DAsync(to, 64, from, 128, 32, 8, cudaMemcpyDefault, stream)));
+  ULYX_TRY(ULYX_CUDA(cudaMemcpy2DAsync(to + 1, 63, from + 2, 65, 3, 5, cudaMemcpyDefault, stream)));
+  return ULYX_CUDA(cudaStreamSynchronize(stream));
+}
+
 static ulyxResult_t loadKernels(void) {
   ULYX_TRY(ULYX_CUDA(ulyxLoadCopies()));
   ULYX_TRY(ULYX_CUDA(ulyxLoadExchange()));
@@ -302,8 +315,10 @@ static ulyxResult_t setUp(ulyxGpu* self, const ulyxSettings* settings) {
   ULYX_TRY(ulyxWindowsCreate(&self->world, settings->transport != ulyxTransportNccl, &self->windows));
   ULYX_TRY(ulyxMeetingsCreate(&self->world, &self->windows, settings, &self->meetings));
   ULYX_TRY(settle(self, settings));
-  if (self->windows.reachable) ULYX_TRY(createEngines(self, settings));
-  return reserveOnDevice(self, settings->arenaBytes);
+  ULYX_TRY(reserveOnDevice(self, settings->arenaBytes));
+  if (!self->windows.reachable) return ulyxSuccess;
+  ULYX_TRY(createEngines(self, settings));
+  return warmEngines(self);
 }
 
 ulyxResult_t ulyxGpuCreate(const ulyxSettings* settings, ncclComm_t comm, ulyxTransport** transport) {

@@ -1,107 +1,148 @@
 /* SPDX-License-Identifier: MIT
  *
- * One exchange by the copy engines: a one-block kernel meets the peers, copies into their memory run on streams of
- * their own, one a peer, the rank's own copies beside them, and another one-block kernel meets the peers again. The
- * host computes the peers' addresses, so their outputs must lie where this rank's lie; the meeting checks that. */
+ * One exchange by the copy engines. A one-block kernel meets the peers; then copies into their memory run on streams
+ * of their own, one a peer, each ending with a copy of the epoch into the peer's record of this engine; beside them a
+ * second kernel makes the rank's own copies, stores what the wire can carry until the engines have started, and waits
+ * for the peers' stores and engines. So the wire is busy from the first meeting to the last.
+ *
+ * The host computes the peers' addresses, so their outputs must lie where this rank's lie; the meeting checks that.
+ *
+ * Undisturbed, the second kernel is one block that waits, and the own copies are an engine's as well. */
 #include <limits.h>
-#include <string.h>
+#include <stddef.h>
 
-#include "gpu.h"
-#include "kernels.h"
+#include "check.h"
+#include "gpu_exchange.h"
 
-/* Thread blocks that copy within the device as fast as NVLink 4 brings bytes. */
-#define OWN_CTAS 32
+/* What stores carry while the engines start. */
+#define HEAD_BYTES (INT64_C(5) << 19)
 
-static ulyxResult_t meet(ulyxGpu* gpu, const ulyxExchange* exchange, const ulyxOutputs* outputs, bool enters) {
-  ulyxExchangeBatch* const batch = &gpu->exchange;
-  batch->count = batch->tiles = batch->remoteTiles = 0;
-  batch->mix = 0;
-  memset(batch->starts, 0, (size_t)gpu->world.nRanks * sizeof batch->starts[0]);
-  batch->meeting = ulyxMeetingsNext(&gpu->meetings, &gpu->windows, &gpu->world, exchange->signature);
-  ulyxGpuWritePlaces(outputs, &batch->meeting);
-  batch->meeting.samePlaces = 1;
-  batch->meeting.enters = enters ? 1 : 0;
-  batch->meeting.leaves = enters ? 0 : 1;
-  return ulyxCudaResult(ulyxLaunchExchange(batch, 1, exchange->stream), "launch of a barrier");
-}
+/* Blocks of the second kernel: enough for that, and few enough that own copies leave the memory to the engines. */
+#define STORE_CTAS 132
 
-static ulyxResult_t copyRows(unsigned char* dst, const unsigned char* src, const ulyxCopy* copy, cudaStream_t stream) {
+static ulyxResult_t copyRows(unsigned char* dst, const unsigned char* src, const ulyxCopy* copy, int64_t rows,
+                             cudaStream_t stream) {
   const bool dense = copy->srcPitch == copy->rowBytes && copy->dstPitch == copy->rowBytes;
-  if (copy->rows == 1 || dense) {
-    return ULYX_CUDA(cudaMemcpyAsync(dst, src, (size_t)(copy->rows * copy->rowBytes), cudaMemcpyDefault, stream));
+  if (rows == 0) return ulyxSuccess;
+  if (rows == 1 || dense) {
+    return ULYX_CUDA(cudaMemcpyAsync(dst, src, (size_t)(rows * copy->rowBytes), cudaMemcpyDefault, stream));
   }
   if (copy->srcPitch <= INT_MAX && copy->dstPitch <= INT_MAX) {
     return ULYX_CUDA(cudaMemcpy2DAsync(dst, (size_t)copy->dstPitch, src, (size_t)copy->srcPitch,
-                                       (size_t)copy->rowBytes, (size_t)copy->rows, cudaMemcpyDefault, stream));
+                                       (size_t)copy->rowBytes, (size_t)rows, cudaMemcpyDefault, stream));
   }
-  for (int64_t row = 0; row < copy->rows; ++row) { /* longer pitches than CUDA takes */
+  for (int64_t row = 0; row < rows; ++row) { /* longer pitches than CUDA takes */
     ULYX_TRY(ULYX_CUDA(cudaMemcpyAsync(dst + row * copy->dstPitch, src + row * copy->srcPitch, (size_t)copy->rowBytes,
                                        cudaMemcpyDefault, stream)));
   }
   return ulyxSuccess;
 }
 
+/* Rows of a copy that are stored rather than left to the engines; *left is what the head still takes. */
+static int64_t headRows(const ulyxCopy* copy, int64_t* left) {
+  const int64_t rows = ulyxMin64(copy->rows, *left / copy->rowBytes);
+  *left -= rows * copy->rowBytes;
+  return rows;
+}
+
+static int64_t headBytes(const ulyxGpu* gpu) {
+  return gpu->facts.undisturbed ? 0 : HEAD_BYTES / ulyxMax64(1, gpu->world.nRanks - 1);
+}
+
+/* The second kernel. */
+static ulyxResult_t storeAndLeave(ulyxGpu* gpu, const ulyxExchange* exchange) {
+  const ulyxPhase* const phase = exchange->phase;
+  const int rank = phase->rank;
+  for (int distance = 1; distance < phase->nRanks; ++distance) {
+    const int peer = (rank + distance) % phase->nRanks;
+    int64_t left = headBytes(gpu);
+    for (int64_t c = phase->sendStart[peer]; c < phase->sendStart[peer + 1]; ++c) {
+      const int64_t rows = headRows(&phase->copies[c], &left);
+      ULYX_TRY(ulyxGpuExchangeAdd(gpu, exchange, &phase->copies[c], peer, 0, rows));
+    }
+  }
+  for (int64_t c = phase->sendStart[rank]; !gpu->facts.undisturbed && c < phase->sendStart[rank + 1]; ++c) {
+    ULYX_TRY(ulyxGpuExchangeAdd(gpu, exchange, &phase->copies[c], rank, 0, phase->copies[c].rows));
+  }
+  gpu->exchange.meeting.leaves = 1;
+  const int ctas = gpu->directCtas < STORE_CTAS ? gpu->directCtas : STORE_CTAS;
+  return ulyxGpuExchangeLaunch(gpu, exchange->stream, ctas, ULYX_EXCHANGE_PEERS_FIRST);
+}
+
 static ulyxResult_t copyToPeer(const ulyxGpu* gpu, const ulyxExchange* exchange, const ulyxOutputs* outputs, int peer,
                                cudaStream_t stream) {
   const ulyxPhase* const phase = exchange->phase;
+  int64_t left = headBytes(gpu);
   for (int64_t c = phase->sendStart[peer]; c < phase->sendStart[peer + 1]; ++c) {
     const ulyxCopy* const copy = &phase->copies[c];
-    const ulyxArena* const arena = outputs->arena[copy->dstBuffer];
-    void* const base = ulyxWindowsPeer(&gpu->windows, arena->number, peer);
-    ULYX_TRY(copyRows(ulyxAt(base, outputs->offset[copy->dstBuffer] + copy->dstOffset),
-                      ulyxAt(exchange->src[copy->srcBuffer], copy->srcOffset), copy, stream));
+    const int64_t stored = headRows(copy, &left);
+    const int buffer = copy->dstBuffer;
+    void* const base = ulyxWindowsPeer(&gpu->windows, outputs->arena[buffer]->number, peer);
+    ULYX_TRY(copyRows(ulyxAt(base, outputs->offset[buffer] + copy->dstOffset + stored * copy->dstPitch),
+                      ulyxAt(exchange->src[copy->srcBuffer], copy->srcOffset + stored * copy->srcPitch), copy,
+                      copy->rows - stored, stream));
   }
   return ulyxSuccess;
 }
 
-static ulyxResult_t copyOwn(ulyxGpu* gpu, const ulyxExchange* exchange) {
-  const ulyxPhase* const phase = exchange->phase;
-  const cudaStream_t stream = gpu->beside.stream;
-  if (!gpu->facts.undisturbed) {
-    const int ctas = gpu->maxCtas > 0 && gpu->maxCtas < OWN_CTAS ? gpu->maxCtas : OWN_CTAS;
-    ulyxCopyBatchReset(&gpu->batch);
-    ULYX_TRY(ulyxGpuAddOwn(gpu, exchange, ctas, stream));
-    return ulyxGpuFlush(gpu, ctas, stream);
+/* Behind an engine's data: the peer sees the epoch only once it has all of it. */
+static ulyxResult_t tellPeer(const ulyxGpu* gpu, int peer, cudaStream_t stream) {
+  const size_t at = offsetof(ulyxRecords, engineExit) + (size_t)gpu->world.rank * sizeof(ulyxSlot);
+  void* const records = ulyxWindowsPeer(&gpu->windows, gpu->meetings.records->number, peer);
+  return ULYX_CUDA(cudaMemcpyAsync(ulyxAt(records, (int64_t)(at + offsetof(ulyxSlot, epoch))),
+                                   &gpu->meetings.state->entered, sizeof(uint64_t), cudaMemcpyDefault, stream));
+}
+
+/* Peers are told also after a failure: they wait for it. */
+static ulyxResult_t runEngines(const ulyxGpu* gpu, const ulyxExchange* exchange, const ulyxOutputs* outputs) {
+  const int rank = gpu->world.rank, nRanks = gpu->world.nRanks;
+  ulyxResult_t result = ulyxSuccess;
+  for (int distance = 1; distance < nRanks; ++distance) {
+    const int peer = (rank + distance) % nRanks;
+    const cudaStream_t stream = gpu->engines[(distance - 1) % gpu->engineCount].stream;
+    if (result == ulyxSuccess) result = copyToPeer(gpu, exchange, outputs, peer, stream);
+    ulyxKeepFirst(&result, tellPeer(gpu, peer, stream));
   }
+  return result;
+}
+
+static ulyxResult_t copyOwnByEngine(const ulyxExchange* exchange, cudaStream_t stream) {
+  const ulyxPhase* const phase = exchange->phase;
   for (int64_t c = phase->sendStart[phase->rank]; c < phase->sendStart[phase->rank + 1]; ++c) {
     const ulyxCopy* const copy = &phase->copies[c];
     ULYX_TRY(copyRows(ulyxAt(exchange->dst[copy->dstBuffer], copy->dstOffset),
-                      ulyxAt(exchange->src[copy->srcBuffer], copy->srcOffset), copy, stream));
+                      ulyxAt(exchange->src[copy->srcBuffer], copy->srcOffset), copy, copy->rows, stream));
   }
   return ulyxSuccess;
 }
 
-/* Everything between the two meetings, on branches; how many of the engines' were forked is for the join. */
-static ulyxResult_t enqueueCopies(ulyxGpu* gpu, const ulyxExchange* exchange, const ulyxOutputs* outputs, int* forked,
-                                  bool* besideForked) {
-  const ulyxPhase* const phase = exchange->phase;
-  for (int distance = 1; distance < phase->nRanks; ++distance) {
-    const int peer = (phase->rank + distance) % phase->nRanks;
-    const ulyxBranch* const engine = &gpu->engines[(distance - 1) % gpu->engineCount];
-    if (*forked < gpu->engineCount) {
-      ULYX_TRY(ulyxBranchFork(gpu, engine));
-      ++*forked;
-    }
-    ULYX_TRY(copyToPeer(gpu, exchange, outputs, peer, engine->stream));
+/* Everything between the first meeting and the joins. *forked counts the engines that have begun. */
+static ulyxResult_t exchangeForked(ulyxGpu* gpu, const ulyxExchange* exchange, const ulyxOutputs* outputs, int* forked,
+                                   bool* besideForked) {
+  ULYX_TRY(ULYX_CUDA(cudaEventRecord(gpu->fork, exchange->stream)));
+  for (; *forked < gpu->engineCount; ++*forked) ULYX_TRY(ulyxBranchFork(gpu, &gpu->engines[*forked]));
+  ulyxResult_t result = runEngines(gpu, exchange, outputs);
+  if (gpu->facts.undisturbed && result == ulyxSuccess) {
+    result = ulyxBranchFork(gpu, &gpu->beside);
+    *besideForked = result == ulyxSuccess;
+    if (result == ulyxSuccess) result = copyOwnByEngine(exchange, gpu->beside.stream);
   }
-  if (phase->sendStart[phase->rank] == phase->sendStart[phase->rank + 1]) return ulyxSuccess;
-  ULYX_TRY(ulyxBranchFork(gpu, &gpu->beside));
-  *besideForked = true;
-  return copyOwn(gpu, exchange);
+  ulyxKeepFirst(&result, storeAndLeave(gpu, exchange)); /* on every path: the peers wait for it */
+  return result;
 }
 
 ulyxResult_t ulyxCopyEngineCarry(ulyxGpu* gpu, const ulyxExchange* exchange) {
   const ulyxOutputs outputs = ulyxGpuFindOutputs(gpu, exchange, true);
   int forked = 0;
   bool besideForked = false;
-  ULYX_TRY(meet(gpu, exchange, &outputs, true));
-  ulyxResult_t result = ULYX_CUDA(cudaEventRecord(gpu->fork, exchange->stream));
-  if (result == ulyxSuccess) result = enqueueCopies(gpu, exchange, &outputs, &forked, &besideForked);
-  /* on every path: a capture with an unjoined stream could not be ended, and the peers wait for this rank to leave */
+  ulyxGpuExchangeBegin(gpu, exchange, &outputs);
+  gpu->exchange.meeting.samePlaces = 1;
+  gpu->exchange.meeting.engines = 1;
+  gpu->exchange.meeting.leaves = 0;
+  ULYX_TRY(ulyxGpuExchangeLaunch(gpu, exchange->stream, 1, 0));
+  ulyxResult_t result = exchangeForked(gpu, exchange, &outputs, &forked, &besideForked);
+  /* on every path: a capture with an unjoined stream could not be ended */
   for (int i = 0; i < forked; ++i) ulyxKeepFirst(&result, ulyxBranchJoin(&gpu->engines[i], exchange->stream));
   if (besideForked) ulyxKeepFirst(&result, ulyxBranchJoin(&gpu->beside, exchange->stream));
-  ulyxKeepFirst(&result, meet(gpu, exchange, &outputs, false));
-  if (result != ulyxSuccess) return result;
-  ulyxCopyBatchReset(&gpu->batch);
-  return ulyxGpuBringHome(gpu, exchange, &outputs);
+  return result != ulyxSuccess ? result : ulyxGpuBringHome(gpu, exchange, &outputs);
 }

@@ -407,15 +407,11 @@ ChainCase RandomCase(int nRanks, uint64_t seed) {
 
 class Chains : public ::testing::TestWithParam<const World*> {
  protected:
-  const Session& On(int nRanks) {
-    std::unique_ptr<Session>& session = sessions_[nRanks];
-    if (session == nullptr) session = std::make_unique<Session>(*GetParam(), nRanks);
-    return *session;
-  }
+  const Session& On(int nRanks) { return sessions_.On(*GetParam(), nRanks); }
   int Ranks(int wanted) const { return std::min(GetParam()->MaxRanks(), wanted); }
 
  private:
-  std::map<int, std::unique_ptr<Session>> sessions_;
+  Sessions sessions_;
 };
 
 ULYX_ON_EVERY_WORLD(Chains);

@@ -275,11 +275,7 @@ RowsCase RandomCase(int op, int nRanks, uint64_t seed) {
 
 class Rows : public ::testing::TestWithParam<const World*> {
  protected:
-  const Session& On(int nRanks) {
-    std::unique_ptr<Session>& session = sessions_[nRanks];
-    if (session == nullptr) session = std::make_unique<Session>(*GetParam(), nRanks);
-    return *session;
-  }
+  const Session& On(int nRanks) { return sessions_.On(*GetParam(), nRanks); }
   int Ranks(int wanted) const { return std::min(GetParam()->MaxRanks(), wanted); }
 
   void CheckRandom(int op, int cases, int most) {
@@ -303,7 +299,7 @@ class Rows : public ::testing::TestWithParam<const World*> {
   }
 
  private:
-  std::map<int, std::unique_ptr<Session>> sessions_;
+  Sessions sessions_;
 };
 
 ULYX_ON_EVERY_WORLD(Rows);

@@ -52,6 +52,7 @@ static void lose(const ulyxMeeting* meeting, uint64_t epoch, ulyxFound found, in
       storeSlot(&theirs->entry[meeting->rank].slot[slot], 0, ULYX_EPOCH_ABORTED);
     }
     storeSlot(&theirs->exit[meeting->rank], 0, ULYX_EPOCH_ABORTED);
+    storeSlot(&theirs->engineExit[meeting->rank], 0, ULYX_EPOCH_ABORTED);
   }
 }
 
@@ -81,6 +82,7 @@ static bool await(const ulyxMeeting* meeting, const ulyxSlot* slot, uint64_t epo
 }
 
 static void enter(const ulyxMeeting* meeting, const uint64_t* starts, uint64_t epoch) {
+  meeting->state->entered = epoch;
   for (int other = 0; other < meeting->nRanks; other++) {
     if (other == meeting->rank) continue;
     ulyxEntryRecord* record = &recordsOf(meeting, other)->entry[meeting->rank];
@@ -170,12 +172,16 @@ static bool isSound(const ulyxExchangeBatch* batch, const Met* met, int device) 
   return tiles == batch->tiles && remoteTiles == batch->remoteTiles;
 }
 
+static uint32_t fewer(uint32_t a, uint32_t b) {
+  return a < b ? a : b;
+}
+
 /* Each tile once, in the kernel's order. */
 static bool makeCopies(const ulyxExchangeBatch* batch, const Met* met) {
   uint32_t remote = 0;
   for (uint32_t turn = 0; turn < batch->tiles; turn++) {
-    const uint32_t before = (uint32_t)(turn * batch->mix >> 32);
-    const uint32_t after = (uint32_t)((turn + UINT64_C(1)) * batch->mix >> 32);
+    const uint32_t before = fewer((uint32_t)(turn * batch->mix >> 32), batch->remoteTiles);
+    const uint32_t after = fewer((uint32_t)((turn + UINT64_C(1)) * batch->mix >> 32), batch->remoteTiles);
     const uint32_t tile = after > before ? before : batch->remoteTiles + turn - before;
     if (before != remote || after > before + 1) return false;
     remote = after;
@@ -193,7 +199,9 @@ static void leave(const ulyxMeeting* meeting, uint64_t epoch) {
     if (other != meeting->rank) storeSlot(&recordsOf(meeting, other)->exit[meeting->rank], 0, epoch);
   }
   for (int peer = 0; peer < meeting->nRanks; peer++) {
-    if (peer != meeting->rank && !await(meeting, &mine->exit[peer], epoch, peer, &value)) return;
+    if (peer == meeting->rank) continue;
+    if (!await(meeting, &mine->exit[peer], epoch, peer, &value)) return;
+    if (meeting->engines && !await(meeting, &mine->engineExit[peer], epoch, peer, &value)) return;
   }
   meeting->state->refused = 0;
   meeting->state->epoch = epoch;

@@ -60,11 +60,13 @@ class CudaRanks : public World {
                                     : std::to_string(devices_) + " GPUs";
   }
 
+  bool KeepsOneSession() const override { return kSharedDevice; }
   const char* Name() const override { return name_.c_str(); }
   int Transport() const override { return transport_; }
   void Complete(ulyxConfig_t* config) const override {
     if (config->transport == ULYX_UNDEF_INT) config->transport = transport_;
     if (config->maxCtas == ULYX_UNDEF_INT && kCtas > 0) config->maxCtas = kCtas;
+    if (config->timeoutMs == ULYX_UNDEF_INT) config->timeoutMs = 20000;  // before the watchdog
     if (config->copyStreams == ULYX_UNDEF_INT && kSharedDevice) config->copyStreams = 1;
   }
   int MaxRanks() const override { return kSharedDevice && devices_ > 0 ? kMostRanks : std::min(devices_, kMostRanks); }

@@ -63,13 +63,13 @@ class Watchdog : public ::testing::EmptyTestEventListener {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // Ranks that share a GPU wait for each other: no stream of one may queue behind another's. Before CUDA starts.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
   ::testing::InitGoogleTest(&argc, argv);
   for (const char* setting : {"TRANSPORT", "AGREE_PLANS", "TIMEOUT_MS", "MAX_CTAS", "ARENA_BYTES", "STREAM_PRIORITY",
                               "UNDISTURBED", "COPY_STREAMS"}) {
     unsetenv((std::string("ULYX_") + setting).c_str());  // tests set what they need
   }
-  // Ranks that share a GPU wait for each other: no stream of one may queue behind another's.
-  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
   const char* seconds = std::getenv("ULYX_TEST_WATCHDOG_S");
   const ::testing::UnitTest& unit = *::testing::UnitTest::GetInstance();
   ::testing::UnitTest::GetInstance()->listeners().Append(new Watchdog(seconds != nullptr ? std::atoi(seconds) : 120));

@@ -43,6 +43,16 @@ Session::~Session() {
   for (int rank = 0; rank < NRanks(); rank++) world_.FreeStream(rank, streams_[rank]);
 }
 
+const Session& Sessions::On(const World& world, int nRanks) {
+  std::unique_ptr<Session>& session = sessions_[nRanks];
+  if (session != nullptr) return *session;
+  if (world.KeepsOneSession()) {
+    for (auto& other : sessions_) other.second.reset();
+  }
+  session = std::make_unique<Session>(world, nRanks);
+  return *session;
+}
+
 void Session::Run(const std::function<void(int rank)>& body) const {
   RunRanks(NRanks(), body);
 }

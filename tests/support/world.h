@@ -15,6 +15,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <memory>
 #include <ostream>
 #include <string>
@@ -31,6 +32,8 @@ class World {
   virtual int Transport() const = 0;  // ulyxTransport_t
   // Sets what the caller left open so that a runtime is of this world.
   virtual void Complete(ulyxConfig_t* config) const = 0;
+  // Ranks share one device's queues, which do not last for several sessions: streams of one would wait for another's.
+  virtual bool KeepsOneSession() const { return false; }
   // Outputs must lie alike on all ranks: copy engines are told addresses by the sender.
   bool OutputsLieAlike() const { return Transport() == ulyxTransportCopyEngine; }
   // Most ranks that fit on this machine; 0 without the hardware, and then Missing says what is missing.
@@ -84,6 +87,15 @@ class Session {
   const World& world_;
   std::vector<ulyxRuntime_t> runtimes_;
   std::vector<ulyxStream_t> streams_;
+};
+
+// Sessions of one world by their number of ranks, made when first asked for.
+class Sessions {
+ public:
+  const Session& On(const World& world, int nRanks);
+
+ private:
+  std::map<int, std::unique_ptr<Session>> sessions_;
 };
 
 // Leaves a test as skipped, with the reason, where the world has fewer ranks.
