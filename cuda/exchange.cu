@@ -238,11 +238,18 @@ __device__ void storeUnits(const ulyxCopyDesc& desc, uint32_t first, unsigned ch
   }
 }
 
-// A tile in the order in which tiles are taken (`mix`).
+// How many tiles to peers are taken before a turn.
+template <int kCapacity>
+__device__ uint32_t remoteBefore(const Batch<kCapacity>& batch, uint64_t turn) {
+  const uint64_t own = batch.tiles - batch.remoteTiles;
+  const uint64_t wanted = min(turn * batch.mix >> 32, static_cast<uint64_t>(batch.remoteTiles));
+  return static_cast<uint32_t>(max(wanted, turn > own ? turn - own : 0));
+}
+
+// A tile in the order in which tiles are taken.
 template <int kCapacity>
 __device__ uint32_t tileAt(const Batch<kCapacity>& batch, uint32_t turn) {
-  const uint32_t before = min(static_cast<uint32_t>(turn * batch.mix >> 32), batch.remoteTiles);
-  const uint32_t after = min(static_cast<uint32_t>((turn + UINT64_C(1)) * batch.mix >> 32), batch.remoteTiles);
+  const uint32_t before = remoteBefore(batch, turn), after = remoteBefore(batch, turn + UINT64_C(1));
   return after > before ? before : batch.remoteTiles + turn - before;
 }
 

@@ -2,7 +2,6 @@
 #include "arena.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "check.h"
 
@@ -55,10 +54,9 @@ ulyxResult_t ulyxArenaCreate(ulyxNcclWorld* world, ulyxWindows* windows, int64_t
 
 destroyArena:
   if (arena != NULL) {
-    char message[ULYX_MESSAGE_BYTES];
-    strcpy(message, ulyxThreadMessage());
+    ulyxUndoBegin();
     (void)ulyxArenaDestroy(world, windows, arena);
-    (void)ulyxFail(result, "%s", message); /* not what freeing may have said */
+    ulyxUndoEnd();
   }
   return result;
 }

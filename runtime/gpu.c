@@ -323,7 +323,6 @@ static ulyxResult_t setUp(ulyxGpu* self, const ulyxSettings* settings) {
 
 ulyxResult_t ulyxGpuCreate(const ulyxSettings* settings, ncclComm_t comm, ulyxTransport** transport) {
   void* memory = NULL;
-  char message[ULYX_MESSAGE_BYTES];
   ulyxResult_t result = ulyxAllocate(&memory, 1, sizeof(ulyxGpu), "a rank on a GPU");
   if (result != ulyxSuccess) {
     (void)ncclCommDestroy(comm);
@@ -338,9 +337,9 @@ ulyxResult_t ulyxGpuCreate(const ulyxSettings* settings, ncclComm_t comm, ulyxTr
   return ulyxSuccess;
 
 destroyDevice:
-  strcpy(message, ulyxThreadMessage());
+  ulyxUndoBegin();
   (void)destroyOnDevice(self);
-  (void)ulyxFail(result, "%s", message); /* not what freeing may have said */
+  ulyxUndoEnd();
 freeSelf:
   free(self);
   return result;

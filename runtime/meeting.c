@@ -33,12 +33,11 @@ ulyxResult_t ulyxMeetingsCreate(ulyxNcclWorld* world, ulyxWindows* windows, cons
   ULYX_TRY_GOTO(ulyxNcclWorldLargest(world, 0, &nothing), destroyMeetings);
   return ulyxSuccess;
 
-destroyMeetings : {
-  char message[ULYX_MESSAGE_BYTES];
-  strcpy(message, ulyxThreadMessage());
+destroyMeetings:
+  ulyxUndoBegin();
   (void)ulyxMeetingsDestroy(world, windows, meetings);
-  return ulyxFail(result, "%s", message); /* not what freeing may have said */
-}
+  ulyxUndoEnd();
+  return result;
 }
 
 ulyxResult_t ulyxMeetingsDestroy(ulyxNcclWorld* world, ulyxWindows* windows, ulyxMeetings* meetings) {

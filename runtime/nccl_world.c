@@ -51,12 +51,11 @@ ulyxResult_t ulyxNcclWorldCreate(ncclComm_t comm, ulyxNcclWorld* world) {
   ULYX_TRY_GOTO(ulyxNcclWorldWarm(world, world->deviceWords, 1), destroyWorld);
   return ulyxSuccess;
 
-destroyWorld : {
-  char message[ULYX_MESSAGE_BYTES];
-  strcpy(message, ulyxThreadMessage());
+destroyWorld:
+  ulyxUndoBegin();
   (void)ulyxNcclWorldDestroy(world);
-  return ulyxFail(result, "%s", message);
-}
+  ulyxUndoEnd();
+  return result;
 }
 
 /* Our own stream comes after the exchanges enqueued on the callers'. */

@@ -6,9 +6,19 @@
 #include <stdlib.h>
 
 static _Thread_local char threadMessage[ULYX_MESSAGE_BYTES];
+static _Thread_local int undoing;
+
+void ulyxUndoBegin(void) {
+  ++undoing;
+}
+
+void ulyxUndoEnd(void) {
+  --undoing;
+}
 
 ulyxResult_t ulyxFail(ulyxResult_t code, const char* format, ...) {
   va_list arguments;
+  if (undoing > 0) return code;
   va_start(arguments, format);
   vsnprintf(threadMessage, sizeof threadMessage, format, arguments);
   va_end(arguments);

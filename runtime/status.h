@@ -17,6 +17,10 @@ __attribute__((format(printf, 2, 3))) ulyxResult_t ulyxFail(ulyxResult_t code, c
 /* The calling thread's last message, "" if none. */
 const char* ulyxThreadMessage(void);
 
+/* Between the two, failures on this thread are silent: undoing what was done must not speak over why. */
+void ulyxUndoBegin(void);
+void ulyxUndoEnd(void);
+
 /* Forwards a failure that has already spoken. */
 #define ULYX_TRY(call)                              \
   do {                                              \

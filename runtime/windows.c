@@ -3,7 +3,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "exchange_layout.h"
@@ -121,12 +120,11 @@ ulyxResult_t ulyxWindowsCreate(ulyxNcclWorld* world, bool wanted, ulyxWindows* w
                 destroyWindows);
   return ulyxSuccess;
 
-destroyWindows : {
-  char message[ULYX_MESSAGE_BYTES];
-  strcpy(message, ulyxThreadMessage());
+destroyWindows:
+  ulyxUndoBegin();
   (void)ulyxWindowsDestroy(windows);
-  return ulyxFail(result, "%s", message); /* not what freeing may have said */
-}
+  ulyxUndoEnd();
+  return result;
 }
 
 ulyxResult_t ulyxWindowsDestroy(ulyxWindows* windows) {

@@ -47,7 +47,7 @@ constexpr int kMostRanks = 16;
 TEST_P(Exchanges, MoveEveryByteOfRandomRaggedShapes) {
   ULYX_SKIP_BELOW(*GetParam(), 1);
   const uint64_t seed = TestSeed();
-  const int shapes = TestShapes(kShapes);
+  const int shapes = CasesOn(*GetParam(), kShapes);
   const int mostRanks = std::min(GetParam()->MaxRanks(), kMostRanks);
   std::printf("%d shapes from ULYX_TEST_SEED=%llu\n", shapes, static_cast<unsigned long long>(seed));
   for (int i = 0; i < shapes; i++) {
@@ -65,7 +65,7 @@ TEST_P(Exchanges, MoveEveryByteOfRandomRaggedShapes) {
 TEST_P(Exchanges, OfTheSameShapesAreExactInSymmetricMemoryAndInOrdinary) {
   ULYX_SKIP_BELOW(*GetParam(), 2);
   const uint64_t seed = TestSeed() ^ 0x5eed;
-  const int shapes = std::max(TestShapes(kShapes) / 8, 1);
+  const int shapes = std::max(CasesOn(*GetParam(), kShapes) / 8, 1);
   for (int i = 0; i < shapes; i++) {
     const int nRanks = int(Rng(seed + uint64_t(i)).Between(2, std::min(GetParam()->MaxRanks(), 4)));
     const Shape shape = RandomShape(nRanks, seed + uint64_t(i));

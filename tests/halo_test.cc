@@ -226,7 +226,7 @@ HaloCase Case(std::vector<int64_t> cuSeqlens, int nRanks, int convKernel) {
 TEST_P(Halo, OfRandomSequencesIsExactBothWays) {
   ULYX_SKIP_BELOW(*GetParam(), 1);
   const uint64_t seed = TestSeed();
-  const int cases = TestShapes(200);
+  const int cases = CasesOn(*GetParam(), 200);
   std::printf("%d cases from ULYX_TEST_SEED=%llu\n", cases, static_cast<unsigned long long>(seed));
   for (int i = 0; i < cases; i++) {
     const uint64_t own = seed + uint64_t(i);

@@ -133,7 +133,7 @@ TEST_P(Plans, TellWhatTheirShapeComesTo) {
   for (int nRanks : {1, 2, 3, 5, 8}) {
     if (nRanks > GetParam()->MaxRanks()) break;
     const Session session(*GetParam(), nRanks, &config);
-    for (int i = 0; i < std::max(TestShapes(120) / 6, 1); i++) {
+    for (int i = 0; i < std::max(CasesOn(*GetParam(), 120) / 6, 1); i++) {
       const uint64_t own = seed + uint64_t(i);
       const Shape shape = RandomShape(nRanks, own);
       SCOPED_TRACE(Describe(shape.c, nRanks));

@@ -358,17 +358,17 @@ void ExpectRefused(const Session& session, ulyxResult_t expected, std::initializ
 
 TEST_P(Rows, OfRandomGathersReachEveryRank) {
   ULYX_SKIP_BELOW(*GetParam(), 1);
-  CheckRandom(ulyxRowsAllGather, TestShapes(120), 9);
+  CheckRandom(ulyxRowsAllGather, CasesOn(*GetParam(), 120), 9);
 }
 
 TEST_P(Rows, OfRandomCountMatricesArriveInRankOrder) {
   ULYX_SKIP_BELOW(*GetParam(), 1);
-  CheckRandom(ulyxRowsAllToAll, TestShapes(120), 9);
+  CheckRandom(ulyxRowsAllToAll, CasesOn(*GetParam(), 120), 9);
 }
 
 TEST_P(Rows, OfRandomPartialSumsAddUpToTheBit) {
   ULYX_SKIP_BELOW(*GetParam(), 1);
-  CheckRandom(ulyxRowsReduceScatter, TestShapes(120), 9);
+  CheckRandom(ulyxRowsReduceScatter, CasesOn(*GetParam(), 120), 9);
 }
 
 TEST_P(Rows, OfSeveralRanksAreGatheredFromBalancedAndRaggedCounts) {

@@ -172,16 +172,18 @@ static bool isSound(const ulyxExchangeBatch* batch, const Met* met, int device) 
   return tiles == batch->tiles && remoteTiles == batch->remoteTiles;
 }
 
-static uint32_t fewer(uint32_t a, uint32_t b) {
-  return a < b ? a : b;
+static uint32_t remoteBefore(const ulyxExchangeBatch* batch, uint64_t turn) {
+  const uint64_t own = batch->tiles - batch->remoteTiles, share = turn * batch->mix >> 32;
+  const uint64_t wanted = share < batch->remoteTiles ? share : batch->remoteTiles;
+  const uint64_t least = turn > own ? turn - own : 0;
+  return (uint32_t)(wanted > least ? wanted : least);
 }
 
 /* Each tile once, in the kernel's order. */
 static bool makeCopies(const ulyxExchangeBatch* batch, const Met* met) {
   uint32_t remote = 0;
   for (uint32_t turn = 0; turn < batch->tiles; turn++) {
-    const uint32_t before = fewer((uint32_t)(turn * batch->mix >> 32), batch->remoteTiles);
-    const uint32_t after = fewer((uint32_t)((turn + UINT64_C(1)) * batch->mix >> 32), batch->remoteTiles);
+    const uint32_t before = remoteBefore(batch, turn), after = remoteBefore(batch, turn + UINT64_C(1));
     const uint32_t tile = after > before ? before : batch->remoteTiles + turn - before;
     if (before != remote || after > before + 1) return false;
     remote = after;

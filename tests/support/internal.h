@@ -9,11 +9,13 @@
 #include <cstdint>
 
 extern "C" {
+#include "choice.h"
 #include "config.h"
 #include "copy.h"
 #include "copy_batch.h"
 #include "exchange.h"
 #include "geometry.h"
+#include "landing.h"
 #include "plan.h"
 #include "wire.h"
 }

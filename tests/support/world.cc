@@ -2,6 +2,7 @@
 #include "support/world.h"
 
 #include "support/ranks.h"
+#include "support/shapes.h"
 #include "support/status.h"
 
 namespace ulyx_test {
@@ -41,6 +42,20 @@ Session::~Session() {
     EXPECT_EQ(ulyxRuntimeDestroy(&runtime), ulyxSuccess) << ulyxGetLastError(nullptr);
   }
   for (int rank = 0; rank < NRanks(); rank++) world_.FreeStream(rank, streams_[rank]);
+}
+
+bool IsThrifty(const World& world) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  return &world != Worlds().front();
+#else
+  (void)world;
+  return false;
+#endif
+}
+
+int CasesOn(const World& world, int fallback) {
+  const int cases = TestShapes(fallback);
+  return IsThrifty(world) ? (cases + 3) / 4 : cases;
 }
 
 const Session& Sessions::On(const World& world, int nRanks) {

@@ -108,6 +108,11 @@ class Sessions {
 
 std::string WorldName(const ::testing::TestParamInfo<const World*>& param);
 
+// How many random cases a suite draws on a world: `fallback`, or as ULYX_TEST_SHAPES says; a quarter of it on the
+// further worlds of a sanitized program, where each costs many times as much and the first world has drawn them all.
+int CasesOn(const World& world, int fallback);
+bool IsThrifty(const World& world);
+
 // One test suite for all worlds: TEST_P(suite, ...) with GetParam() a const World*.
 #define ULYX_ON_EVERY_WORLD(suite) \
   INSTANTIATE_TEST_SUITE_P(On, suite, ::testing::ValuesIn(::ulyx_test::Worlds()), ::ulyx_test::WorldName)

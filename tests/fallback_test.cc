@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT
+//
+// Worlds whose ranks cannot write each other's memory, on the fakes: auto falls back to nccl and says why, what was
+// asked for by name is refused with the same words, and exchanges are exact.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "fake.h"
+#include "support/exchange_check.h"
+#include "support/shapes.h"
+#include "support/status.h"
+#include "support/world.h"
+#include "ulyx.h"
+
+namespace ulyx_test {
+
+namespace {
+
+// A world of three ranks as `config` asks for it.
+void ExpectFallback(const std::string& why) {
+  ulyxConfig_t config = ULYX_CONFIG_INITIALIZER;
+  config.transport = ulyxTransportAuto;
+  {
+    const Session session(*Worlds().front(), 3, &config);
+    for (int rank = 0; rank < 3; rank++) {
+      ulyxRuntimeInfo_t info = ULYX_RUNTIME_INFO_INITIALIZER;
+      MUST(ulyxRuntimeGetInfo(session.Runtime(rank), &info));
+      EXPECT_EQ(info.transport, ulyxTransportNccl);
+      EXPECT_NE(std::string(info.transportReason).find(why), std::string::npos) << info.transportReason;
+    }
+    CheckExchanges(session, Shape(10, 7, 8).c, TestSeed());
+  }
+  for (const int asked : {ulyxTransportDirect, ulyxTransportCopyEngine}) {
+    config.transport = asked;
+    std::vector<ulyxRuntime_t> runtimes(3);
+    const std::vector<int> devices = Worlds().front()->Devices(3);
+    EXPECT_TRUE(
+        Refused(ulyxRuntimeCreateLocal(&config, 3, devices.data(), runtimes.data()), ulyxUnsupported, {why, "NVLink"}));
+  }
+  EXPECT_EQ(fakeGet().violations, 0);
+}
+
+}  // namespace
+
+TEST(Fallback, WithoutNvlinkIsNccl) {
+  fakeSetNvlink(0);
+  ExpectFallback("no NVLink joins the GPUs of ranks 0 and 1");
+  fakeSetNvlink(1);
+}
+
+TEST(Fallback, WithoutWindowsIsNccl) {
+  fakeSetWindowSupport(0);
+  ExpectFallback("does not see rank");
+  fakeSetWindowSupport(1);
+}
+
+TEST(Fallback, WithNvlinkEachPlanHasItsOwnTransport) {
+  ulyxConfig_t config = ULYX_CONFIG_INITIALIZER;
+  config.transport = ulyxTransportAuto;
+  config.agreePlans = 0;
+  config.arenaBytes = INT64_C(1) << 20;
+  const Session session(*Worlds().front(), 2, &config);
+  ulyxRuntimeInfo_t info = ULYX_RUNTIME_INFO_INITIALIZER;
+  MUST(ulyxRuntimeGetInfo(session.Runtime(0), &info));
+  EXPECT_EQ(info.transport, ulyxTransportAuto);
+  EXPECT_STREQ(info.transportReason, "NVLink reaches every peer");
+  const Shape shape(64, 8, 16);
+  ulyxPlan_t plan = nullptr;
+  MUST(ulyxPlanCreate(session.Runtime(0), &shape.c, &plan));
+  ulyxPlanInfo_t planned = ULYX_PLAN_INFO_INITIALIZER;
+  MUST(ulyxPlanGetInfo(plan, &planned));
+  EXPECT_EQ(planned.seqToHeads.transport, ulyxTransportDirect);
+  EXPECT_GT(planned.seqToHeads.predictedUs, planned.headsToSeq.predictedUs);
+  ulyxChoice_t choice;
+  MUST(ulyxPlanGetChoice(plan, 1, &choice));
+  EXPECT_EQ(choice.predictedUs, planned.headsToSeq.predictedUs);
+  EXPECT_TRUE(Refused(ulyxPlanGetChoice(plan, 2, &choice), ulyxInvalidArgument, {"backward is 2", "0 to 1"}));
+  EXPECT_TRUE(Refused(ulyxPlanGetChoice(plan, 0, nullptr), ulyxInvalidArgument, {"choice"}));
+  MUST(ulyxPlanDestroy(plan));
+}
+
+}  // namespace ulyx_test
