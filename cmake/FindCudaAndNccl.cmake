@@ -10,11 +10,11 @@ if(ULYX_CUDA STREQUAL "OFF")
 else()
   include(CheckLanguage)
   check_language(CUDA)
-  find_package(CUDAToolkit 12.1 QUIET)
+  find_package(CUDAToolkit 12.4 QUIET) # 16-byte stores that arrive whole
   if(NOT CMAKE_CUDA_COMPILER)
     set(ulyx_why_not "no CUDA compiler was found")
   elseif(NOT CUDAToolkit_FOUND)
-    set(ulyx_why_not "no CUDA Toolkit 12.1 or newer was found")
+    set(ulyx_why_not "no CUDA Toolkit 12.4 or newer was found")
   else()
     find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${NCCL_ROOT} ENV NCCL_ROOT ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES include)
     find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS ${NCCL_ROOT} ENV NCCL_ROOT ${CUDAToolkit_LIBRARY_DIR}

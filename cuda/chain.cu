@@ -5,6 +5,7 @@
 // at once and stay in L1.
 
 #include "kernels.h"
+#include "tiles.cuh"
 
 namespace {
 
@@ -65,6 +66,7 @@ __device__ void mergeColumns(const ulyxChainArgs& args, int64_t head, int64_t co
 __global__ void __launch_bounds__(ULYX_CHAIN_COLUMNS* ULYX_CHAIN_ROWS)
     chainKernel(const __grid_constant__ ulyxChainArgs args) {
   extern __shared__ float tiles[];
+  if (ulyxIsSkipped(args.skip)) return;
   const int64_t columnBlocks = (args.valueDim + ULYX_CHAIN_COLUMNS - 1) / ULYX_CHAIN_COLUMNS;
   for (int64_t block = blockIdx.x; block < args.heads * columnBlocks; block += gridDim.x) {
     mergeColumns(args, block / columnBlocks, (block % columnBlocks) * ULYX_CHAIN_COLUMNS + threadIdx.x, tiles);

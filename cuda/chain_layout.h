@@ -31,6 +31,7 @@ typedef struct ulyxChainArgs {
   int32_t transposed; /* 1: M^T */
   int32_t startsHere;
   int32_t reserved;
+  const uint32_t* skip; /* device memory; not NULL and not 0 there: do nothing */
 } ulyxChainArgs;
 
 #endif /* ULYX_CHAIN_LAYOUT_H_ */

@@ -43,6 +43,7 @@ typedef struct ulyxCopyDesc {
   uint32_t tiles;                                                            \
   uint32_t streaming; /* 1: loads and stores leave the L2 cache to others */ \
   uint32_t reserved;                                                         \
+  const uint32_t* skip; /* device memory; not NULL and not 0 there: do nothing */ \
   ulyxCopyDesc desc[n]
 
 typedef struct ulyxCopyBatchSmall {

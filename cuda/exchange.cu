@@ -10,8 +10,8 @@
 // stream. Records are reused every epoch without a race: a rank writes its next entry only after every peer's exit,
 // and a peer writes its exit only after all its blocks have read the entries.
 //
-// Every wait ends: by its slot, by the timeout, by the abort word or by a peer that gave up. One thread looks at the
-// abort word, which is in host memory, and only after waiting 20 us; the others look at `lost`.
+// Every wait ends: by its slot, by the timeout, by the abort word or by a peer that gave up. One block's threads look at
+// the abort word, which is in host memory, every 20 us that they wait; the others look at `lost`.
 
 #include "kernels.h"
 #include "tiles.cuh"
@@ -63,20 +63,21 @@ __device__ int peerAt(const ulyxMeeting& meeting, int distance) {
   return (meeting.rank + distance) % meeting.nRanks;
 }
 
-__device__ void report(const ulyxMeeting& meeting, uint64_t epoch, ulyxFound found, uint32_t peer, uint64_t mine,
-                       uint64_t theirs) {
-  meeting.report->epoch = epoch;
-  meeting.report->peer = peer;
-  meeting.report->mine = mine;
-  meeting.report->theirs = theirs;
+__device__ void write(volatile ulyxReport* report, uint64_t epoch, ulyxFound found, uint32_t peer, uint64_t mine,
+                      uint64_t theirs) {
+  report->epoch = epoch;
+  report->peer = peer;
+  report->mine = mine;
+  report->theirs = theirs;
   __threadfence_system();
-  meeting.report->kind = found;
+  report->kind = found;
 }
 
 // The world is lost: says so on the host, to this rank's other blocks and to the peers.
 __device__ void lose(const ulyxMeeting& meeting, uint64_t epoch, ulyxFound found, uint32_t peer) {
   if (atomicExch(&meeting.state->lost, 1u) != 0) return;
-  report(meeting, epoch, found, peer, 0, 0);
+  meeting.state->voided = 1;
+  write(meeting.final, epoch, found, peer, 0, 0);
   for (int distance = 1; distance < meeting.nRanks; ++distance) {
     ulyxRecords* const theirs = recordsOf(meeting, peerAt(meeting, distance));
     for (int slot = 0; slot < ULYX_ENTRY_SLOTS; ++slot) {
@@ -120,12 +121,15 @@ __device__ bool await(const ulyxMeeting& meeting, const ulyxSlot* slot, uint64_t
   }
 }
 
-__device__ void enter(const ulyxMeeting& meeting, const uint64_t* starts, uint64_t epoch) {
+__device__ void enter(const ulyxMeeting& meeting, const uint64_t* starts, const uint64_t* pairs, uint64_t epoch) {
   const int slots = (meeting.nRanks - 1) * ULYX_ENTRY_SLOTS;
-  if (threadIdx.x == 0) meeting.state->entered = epoch;
+  if (threadIdx.x == 0) {
+    meeting.state->entered = epoch;
+    meeting.state->voided = 0;
+  }
   for (int i = static_cast<int>(threadIdx.x); i < slots; i += ULYX_COPY_THREADS) {
     const int peer = peerAt(meeting, 1 + i / ULYX_ENTRY_SLOTS), slot = i % ULYX_ENTRY_SLOTS;
-    uint64_t value = slot == 0 ? meeting.signature : meeting.places[slot - 1];
+    uint64_t value = slot == 0 ? meeting.signature ^ pairs[peer] : meeting.places[slot - 1];
     if (slot == 1 && value != ULYX_PLACE_NONE) value += starts[peer];
     storeSlot(&recordsOf(meeting, peer)->entry[meeting.rank].slot[slot], value, epoch);
   }
@@ -139,9 +143,10 @@ struct Met {
   uint32_t lost;
 };
 
-__device__ void readSlot(const ulyxMeeting& meeting, int peer, int slot, uint64_t value, Met* met) {
+__device__ void readSlot(const ulyxMeeting& meeting, const uint64_t* pairs, int peer, int slot, uint64_t value,
+                         Met* met) {
   if (slot == 0) {
-    if (value != meeting.signature) atomicMin(&met->mismatch, static_cast<uint32_t>(peer));
+    if (value != (meeting.signature ^ pairs[peer])) atomicMin(&met->mismatch, static_cast<uint32_t>(peer));
     return;
   }
   const uint32_t at = static_cast<uint32_t>(peer * ULYX_EXCHANGE_PLACES + slot - 1);
@@ -155,27 +160,27 @@ __device__ void readSlot(const ulyxMeeting& meeting, int peer, int slot, uint64_
 // The first block to find it says so.
 __device__ void refuse(const ulyxMeeting& meeting, uint64_t epoch, const Met& met) {
   if (atomicExch(&meeting.state->refused, 1u) != 0) return;
+  meeting.state->voided = 1;
   const ulyxRecords* const mine = recordsOf(meeting, meeting.rank);
   if (met.mismatch != kNobody) {
-    report(meeting, epoch, ulyxFoundMismatch, met.mismatch, meeting.signature,
+    write(meeting.passing, epoch, ulyxFoundMismatch, met.mismatch, meeting.signature,
            loadSlot(&mine->entry[met.mismatch].slot[0]).value);
     return;
   }
   const uint32_t peer = met.misplaced / ULYX_EXCHANGE_PLACES, place = met.misplaced % ULYX_EXCHANGE_PLACES;
-  report(meeting, epoch, ulyxFoundMisplaced, peer, meeting.places[place],
+  write(meeting.passing, epoch, ulyxFoundMisplaced, peer, meeting.places[place],
          loadSlot(&mine->entry[peer].slot[1 + place]).value);
 }
 
 // The whole block waits for every peer's entry record. True: the copies may be made.
-__device__ bool meet(const ulyxMeeting& meeting, uint64_t epoch, Met* met) {
+__device__ bool meet(const ulyxMeeting& meeting, const uint64_t* pairs, uint64_t epoch, Met* met) {
   const int slots = (meeting.nRanks - 1) * ULYX_ENTRY_SLOTS;
   const ulyxRecords* const mine = recordsOf(meeting, meeting.rank);
   for (int i = static_cast<int>(threadIdx.x); i < slots; i += ULYX_COPY_THREADS) {
     const int peer = peerAt(meeting, 1 + i / ULYX_ENTRY_SLOTS), slot = i % ULYX_ENTRY_SLOTS;
     uint64_t value = 0;
-    if (await(meeting, &mine->entry[peer].slot[slot], epoch, static_cast<uint32_t>(peer), blockIdx.x == 0 && i == 0,
-              &value)) {
-      readSlot(meeting, peer, slot, value, met);
+    if (await(meeting, &mine->entry[peer].slot[slot], epoch, static_cast<uint32_t>(peer), blockIdx.x == 0, &value)) {
+      readSlot(meeting, pairs, peer, slot, value, met);
     } else {
       met->lost = 1;
     }
@@ -303,7 +308,9 @@ __device__ bool finishLast(const ulyxMeeting& meeting, uint64_t epoch) {
     if (isLast) {
       __threadfence_system();
       for (int distance = 1; distance < meeting.nRanks; ++distance) {
-        storeSlot(&recordsOf(meeting, peerAt(meeting, distance))->exit[meeting.rank], 0, epoch);
+        ulyxRecords* const theirs = recordsOf(meeting, peerAt(meeting, distance));
+        storeSlot(&theirs->exit[meeting.rank], 0, epoch);
+        if (!meeting.engines) storeSlot(&theirs->engineExit[meeting.rank], 0, epoch);
       }
     }
   }
@@ -314,12 +321,12 @@ __device__ bool finishLast(const ulyxMeeting& meeting, uint64_t epoch) {
 __device__ void leave(const ulyxMeeting& meeting, uint64_t epoch, Met* met) {
   if (!finishLast(meeting, epoch)) return;
   const ulyxRecords* const mine = recordsOf(meeting, meeting.rank);
-  const int peers = meeting.nRanks - 1, slots = meeting.engines ? 2 * peers : peers;
-  for (int i = static_cast<int>(threadIdx.x); i < slots; i += ULYX_COPY_THREADS) {
+  const int peers = meeting.nRanks - 1;
+  for (int i = static_cast<int>(threadIdx.x); i < 2 * peers; i += ULYX_COPY_THREADS) {
     const int peer = peerAt(meeting, 1 + i % peers);
     const ulyxSlot* const slot = i < peers ? &mine->exit[peer] : &mine->engineExit[peer];
     uint64_t value = 0;
-    if (!await(meeting, slot, epoch, static_cast<uint32_t>(peer), i == 0, &value)) met->lost = 1;
+    if (!await(meeting, slot, epoch, static_cast<uint32_t>(peer), true, &value)) met->lost = 1;
   }
   __syncthreads();
   if (threadIdx.x != 0 || met->lost) return;
@@ -334,7 +341,7 @@ __global__ void __launch_bounds__(ULYX_COPY_THREADS) exchangeKernel(const __grid
   const ulyxMeeting& meeting = batch.meeting;
   if (loadState(meeting.state->lost)) return;
   const uint64_t epoch = loadState(meeting.state->epoch) + 1;
-  if (meeting.enters && blockIdx.x == 0) enter(meeting, batch.starts, epoch);
+  if (meeting.enters && blockIdx.x == 0) enter(meeting, batch.starts, batch.pairs, epoch);
   if (threadIdx.x == 0) {
     met.mismatch = met.misplaced = kNobody;
     met.lost = 0;
@@ -343,7 +350,7 @@ __global__ void __launch_bounds__(ULYX_COPY_THREADS) exchangeKernel(const __grid
   uint32_t turn = blockIdx.x;
   if (turn < batch.tiles) loadTile(batch, turn, &held);
   __syncthreads();
-  const bool agreed = meet(meeting, epoch, &met);
+  const bool agreed = meet(meeting, batch.pairs, epoch, &met);
   if (met.lost) return;
   if (agreed && turn < batch.tiles) {
     for (;;) {

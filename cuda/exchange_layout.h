@@ -37,7 +37,7 @@ typedef struct ulyxEntryRecord {
 typedef struct ulyxRecords {
   ulyxEntryRecord entry[ULYX_EXCHANGE_MAX_RANKS];
   ulyxSlot exit[ULYX_EXCHANGE_MAX_RANKS];
-  ulyxSlot engineExit[ULYX_EXCHANGE_MAX_RANKS]; /* the epoch alone is written */
+  ulyxSlot engineExit[ULYX_EXCHANGE_MAX_RANKS]; /* the epoch alone is written, by the kernel where no engine does */
 } ulyxRecords;
 
 /* In place of an epoch: the writer has given up, and so does whoever reads it. */
@@ -58,7 +58,7 @@ typedef struct ulyxSyncState {
   uint32_t arrived; /* blocks of the running kernel that have finished their copies */
   uint32_t lost;    /* 1: the world is lost; kernels return at once */
   uint32_t refused; /* 1: the running exchange met a mismatch; its later kernels make no copies */
-  uint32_t reserved;
+  uint32_t voided;  /* 1: the last exchange was refused or lost; what follows it does nothing */
 } ulyxSyncState;
 
 typedef enum {
@@ -81,26 +81,31 @@ typedef struct ulyxReport {
 typedef struct ulyxMeeting {
   const uint64_t* windows; /* [window * nRanks + rank]: where this rank sees that rank's window; [0]: the records */
   ulyxSyncState* state;
-  volatile ulyxReport* report;
+  volatile ulyxReport* passing;   /* of a mismatch */
+  volatile ulyxReport* final;     /* of what loses the world; written once */
   const volatile uint32_t* abort; /* host memory; not 0: give up */
   uint64_t signature;
-  uint64_t places[ULYX_EXCHANGE_PLACES]; /* of this rank's outputs; starts[p] is added for peer p's copies into place 0 */
+  uint64_t places[ULYX_EXCHANGE_PLACES]; /* of this rank's outputs */
   uint64_t timeoutNs;
   int32_t rank, nRanks;
   uint16_t enters;     /* 1: write the entry records */
   uint16_t leaves;     /* 1: write and await the exit records, and end the epoch */
   uint16_t samePlaces; /* 1: the peers' places must be this rank's own */
-  uint16_t engines;    /* 1: leaving awaits the peers' engines too */
+  uint16_t engines;    /* 1: this rank's engines write its engineExit themselves */
 } ulyxMeeting;
 
-/* Copies of the batch with target 0 are this rank's own and have addresses; otherwise target is
+/* Towards peer p, starts[p] is added to place 0 and the signature is mixed with pairs[p], both 0 unless a pair knows
+ * what the others do not: where its rows start, and how many they are.
+ *
+ * Copies of the batch with target 0 are this rank's own and have addresses; otherwise target is
  * 1 + peer * ULYX_EXCHANGE_PLACES + place, and dst is an offset from there. The copies to peers come first: their
  * tiles are [0, remoteTiles). `mix` is their share of the turns in which tiles are taken, in units of 2^-32, until one of
  * the two kinds has none left: remoteTiles / tiles, rounded up, interleaves them evenly, so that neither the wire nor the
  * memory waits for the other; 1 takes those to peers first. */
-#define ULYX_EXCHANGE_BATCH_FIELDS(n)      \
-  ulyxMeeting meeting;                     \
+#define ULYX_EXCHANGE_BATCH_FIELDS(n)       \
+  ulyxMeeting meeting;                      \
   uint64_t starts[ULYX_EXCHANGE_MAX_RANKS]; \
+  uint64_t pairs[ULYX_EXCHANGE_MAX_RANKS];  \
   uint32_t count;                     \
   uint32_t tiles;                     \
   uint32_t remoteTiles;               \

@@ -60,6 +60,7 @@ __device__ void copyTile(const ulyxCopyDesc& desc, uint32_t tile) {
 
 template <int kCapacity, bool kStreaming>
 __global__ void __launch_bounds__(ULYX_COPY_THREADS) copyKernel(const __grid_constant__ Batch<kCapacity> batch) {
+  if (ulyxIsSkipped(batch.skip)) return;
   for (uint32_t tile = blockIdx.x; tile < batch.tiles; tile += gridDim.x) {
     const ulyxCopyDesc& desc = batch.desc[ulyxFindCopy(batch.desc, batch.count, tile)];
     const uint32_t inCopy = tile - desc.firstTile;

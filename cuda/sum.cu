@@ -8,6 +8,7 @@
 #include <cuda_fp16.h>
 
 #include "kernels.h"
+#include "tiles.cuh"
 #include "sum_layout.h"
 #include "ulyx.h"
 
@@ -84,6 +85,7 @@ __device__ void sumOfType(const Batch<kCapacity>& batch) {
 
 template <int kCapacity>
 __global__ void __launch_bounds__(ULYX_SUM_THREADS) sumKernel(const __grid_constant__ Batch<kCapacity> batch) {
+  if (ulyxIsSkipped(batch.skip)) return;
   switch (batch.type) {
     case ulyxFloat16:
       sumOfType<__half>(batch);

@@ -26,6 +26,7 @@ typedef struct ulyxSumAddend {
   int32_t wide; /* 1: every address, pitch and row is a multiple of 16 bytes */ \
   int32_t count;                                                                \
   int32_t reserved;                                                             \
+  const uint32_t* skip; /* device memory; not NULL and not 0 there: do nothing */ \
   ulyxSumAddend addends[n]
 
 typedef struct ulyxSumBatch {

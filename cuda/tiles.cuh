@@ -6,6 +6,11 @@
 
 #include "copy_layout.h"
 
+// What follows an exchange that was refused or lost would read what never arrived.
+__device__ inline bool ulyxIsSkipped(const uint32_t* skip) {
+  return skip != nullptr && *const_cast<const volatile uint32_t*>(skip) != 0;
+}
+
 // The last copy whose first tile is not after `tile`.
 __device__ inline uint32_t ulyxFindCopy(const ulyxCopyDesc* desc, uint32_t count, uint32_t tile) {
   uint32_t low = 0, high = count;

@@ -107,7 +107,8 @@ typedef enum {
   ulyxTransportLoopback = 1,  /* ranks are threads of this process, copies are memcpy */
   ulyxTransportNccl = 2,      /* pack kernel, NCCL grouped send and receive, unpack kernel */
   ulyxTransportDirect = 3,    /* one kernel that stores into the peers' memory over NVLink */
-  ulyxTransportCopyEngine = 4 /* copy engines write the peers' memory; multiprocessors stay free */
+  ulyxTransportCopyEngine = 4 /* copy engines write the peers' memory. An output lies at the same offset of the same
+                                 ulyxMemAlloc on every rank, or outside of any on every rank */
 } ulyxTransport_t;
 
 #define ULYX_UNDEF_INT INT_MIN
@@ -240,16 +241,16 @@ typedef struct ulyxConfig {
   size_t size;
   unsigned int magic;
   unsigned int version;
-  int transport;      /* ulyxTransport_t. ULYX_TRANSPORT=auto|loopback|nccl|direct|copy_engine; auto */
+  int transport;      /* ulyxTransport_t, like undisturbed the same on every rank.
+                         ULYX_TRANSPORT=auto|loopback|nccl|direct|copy_engine; auto */
   int agreePlans;     /* 1: ulyxPlanCreate compares the ranks' shapes and is collective. ULYX_AGREE_PLANS; 1 */
   int timeoutMs;      /* loopback, direct, copy_engine: how long a rank waits for the others; 0: for ever (on a
                          device: ten minutes). ULYX_TIMEOUT_MS; 60000 */
   int maxCtas;        /* most thread blocks one ulyx kernel uses; 0: as many as pay. ULYX_MAX_CTAS; 0 */
   int64_t arenaBytes; /* staging reserved at creation, GPUs. ULYX_ARENA_BYTES; 0 */
   int streamPriority; /* of the runtime's own streams, in CUDA's numbers: lower runs first. ULYX_STREAM_PRIORITY; 0 */
-  int undisturbed;    /* 1: leave the multiprocessors to attention: auto takes copy_engine wherever NVLink reaches,
-                         and that moves own-rank copies by copy engine too, also where it is slower.
-                         ULYX_UNDISTURBED; 0 */
+  int undisturbed;    /* 1: leave the multiprocessors to attention: auto takes copy_engine wherever it can, and that
+                         moves own-rank copies by copy engine too, also where it is slower. ULYX_UNDISTURBED; 0 */
   int copyStreams;    /* most streams that copy_engine copies on; 0: one a peer. ULYX_COPY_STREAMS; 0 */
   int reserved;       /* 0 */
 } ulyxConfig_t;
@@ -285,7 +286,7 @@ ULYX_API ulyxResult_t ulyxRuntimeCreateFromComm(const ulyxConfig_t* config, stru
 ULYX_API ulyxResult_t ulyxRuntimeCreateLocal(const ulyxConfig_t* config, int nRanks, const int* devices,
                                              ulyxRuntime_t* rts);
 
-/* Grows this rank's staging arena to at least arenaBytes. Collective and blocking on nccl; nothing may be in
+/* Grows this rank's staging arena to at least arenaBytes. Collective and blocking on GPUs; nothing may be in
  * flight, and graphs captured before are void once the arena has grown. Every rank gets the largest that
  * any asked for. loopback needs no arena: a no-op there. */
 ULYX_API ulyxResult_t ulyxRuntimeReserve(ulyxRuntime_t rt, int64_t arenaBytes);
@@ -296,7 +297,7 @@ typedef struct ulyxRuntimeInfo {
   unsigned int version;
   int rank;
   int nRanks;
-  int transport;   /* ulyxTransport_t of every plan; auto where each plan has its own (ulyxPlanGetChoice) */
+  int transport;   /* ulyxTransport_t; auto where each plan has its own. What a plan takes: ulyxPlanGetChoice */
   int device;      /* CUDA device; -1 on the CPU */
   int ncclVersion; /* of the library loaded; 0 on loopback */
   int closed;
@@ -312,29 +313,34 @@ typedef struct ulyxRuntimeInfo {
 ULYX_API ulyxResult_t ulyxRuntimeGetInfo(ulyxRuntime_t rt, ulyxRuntimeInfo_t* info);
 
 /* What a device found while an exchange ran (direct, copy_engine), ulyxSuccess if nothing; ulyxGetLastError has the
- * words. The next exchange returns the same, once if the ranks meant different exchanges (ulyxMismatch; direct has
- * moved nothing, copy_engine has voided the outputs), for ever if one did not come (ulyxTimeout, ulyxRemoteError):
- * destroy the runtime then. Asking takes a mismatch away. Does not wait for anything. */
+ * words. Does not wait for anything. Also on a closed runtime.
+ *
+ * ulyxMismatch: the ranks meant different exchanges, and every rank finds out. direct has moved nothing; copy_engine
+ * cannot recall what was queued: the outputs are void, and where the ranks' outputs lay differently so is other memory
+ * from ulyxMemAlloc. Told once, by this call or by the next exchange, which is enqueued all the same so that the ranks
+ * stay in step.
+ * ulyxTimeout, ulyxRemoteError: a rank did not come, or gave up. Told for ever, by exchanges too, which then do nothing;
+ * destroy the runtime. Outputs of copy_engine are void, on the rank that did not come as well. */
 ULYX_API ulyxResult_t ulyxRuntimeGetAsyncError(ulyxRuntime_t rt, ulyxResult_t* error);
 
-/* Ends use: later calls on the runtime and its plans return ulyxClosed, save GetInfo, GetLastError, Close,
- * MemFree, PlanDestroy, GetContext and Destroy. Exchanges already enqueued finish. Not collective. */
+/* Ends use: later calls on the runtime and its plans return ulyxClosed, save GetInfo, GetLastError, GetAsyncError,
+ * Close, MemFree, PlanDestroy, GetContext and Destroy. Exchanges already enqueued finish. Not collective. */
 ULYX_API ulyxResult_t ulyxRuntimeClose(ulyxRuntime_t rt);
 
 /* Waits for this rank's enqueued exchanges, frees everything the runtime owns (plans and memory from
- * ulyxMemAlloc with it) and sets *rt to NULL. Collective on nccl: every rank must come, from its own thread,
+ * ulyxMemAlloc with it) and sets *rt to NULL. Collective on GPUs: every rank must come, from its own thread,
  * or one after another if one thread made them all. Graphs that captured exchanges of this runtime must be
  * destroyed first. A NULL *rt is a no-op. Safe at process exit after CUDA has gone: only host memory is
  * freed then. */
 ULYX_API ulyxResult_t ulyxRuntimeDestroy(ulyxRuntime_t* rt);
 
-/* Memory that the wire reads and writes by itself: outputs that lie in it, and dense inputs (of ulyxHeadsToSeq, rows),
- * save a copy. Device memory on nccl, 256-byte aligned; host memory on loopback. Each rank names its own
+/* Memory that the wire reads and writes by itself: outputs that lie in it, and on nccl dense inputs (of ulyxHeadsToSeq,
+ * rows), save a copy. Give each output an allocation of its own: then it lies where copy_engine needs it. Device memory on GPUs, 256-byte aligned; host memory on loopback. Each rank names its own
  * bytes, 0 allowed, and every rank gets the largest. Collective and blocking. *ptr is written on success
  * only. */
 ULYX_API ulyxResult_t ulyxMemAlloc(ulyxRuntime_t rt, int64_t bytes, void** ptr);
 
-/* ptr from ulyxMemAlloc of the same runtime, or NULL (a no-op). Collective and blocking on nccl: waits for
+/* ptr from ulyxMemAlloc of the same runtime, or NULL (a no-op). Collective and blocking on GPUs: waits for
  * this rank's exchanges. */
 ULYX_API ulyxResult_t ulyxMemFree(ulyxRuntime_t rt, void* ptr);
 
@@ -354,7 +360,7 @@ typedef struct ulyxChoice {
   int transport;      /* ulyxTransport_t, never auto */
   int reserved;       /* 0 */
   const char* reason; /* why; lives as long as the plan */
-  double predictedUs; /* of one exchange; negative: no prediction (loopback, nccl) */
+  double predictedUs; /* of one exchange; negative: no prediction (loopback, nccl, all-to-all) */
 } ulyxChoice_t;
 
 /* Everything about a plan. Pointers live as long as the plan. */
@@ -448,7 +454,7 @@ ULYX_API ulyxResult_t ulyxPlanGetOutput(ulyxPlan_t plan, ulyxTensor_t* in, ulyxT
 
 /* Own tokens over all heads -> all tokens over own heads.
  *
- * Collective: every rank calls it, ranks with nothing to move included. On nccl it enqueues on `stream` and
+ * Collective: every rank calls it, ranks with nothing to move included. On GPUs it enqueues on `stream` and
  * returns: earlier work on the stream precedes it, later work follows it, no stream is kept; legal while the
  * stream is being captured, and replays move what the same pointers then hold. Captured exchanges and eager
  * ones of one runtime must be ordered by the caller, exchanges of one runtime are in one order on every

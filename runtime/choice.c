@@ -54,7 +54,7 @@ static ulyxChoice_t copyEngine(const ulyxPhaseFacts* phase, const char* reason) 
 
 ulyxChoice_t ulyxChoose(const ulyxWorldFacts* world, const ulyxPhaseFacts* phase) {
   if (world->fixed == ulyxTransportNccl) return nccl("the configuration asks for nccl");
-  if (!world->reachable) return nccl("not every peer's memory can be reached over NVLink");
+  if (!world->reachable) return nccl("peers' memory cannot be reached (ulyxRuntimeGetInfo says why)");
   if (world->fixed == ulyxTransportDirect) return direct(phase, "the configuration asks for direct");
   if (!placesAreKnown(phase)) return direct(phase, "only its own rank knows where an output is");
   if (world->fixed == ulyxTransportCopyEngine) return copyEngine(phase, "the configuration asks for copy_engine");

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 #include "copy_batch.h"
 
+#include <stddef.h>
+
 #include "check.h"
 
 void ulyxCopyBatchReset(ulyxCopyBatch* batch) {
   batch->count = batch->tiles = 0;
   batch->streaming = batch->reserved = 0;
+  batch->skip = NULL;
 }
 
 /* The most rows that a descriptor can hold, or the most bytes of a row too long for one; taken off the strip. */

@@ -82,12 +82,13 @@ ulyxPhaseFacts ulyxExchangeFacts(const ulyxGeometry* geometry, const ulyxOperati
     for (int rank = 0; rank < geometry->nRanks; ++rank) {
       const Shares own = sharesOf(geometry, operation, role, rank);
       const int64_t heads = ulyxRangeLength(ulyxGeometryHeadRange(geometry, role, rank));
-      const int64_t span = ulyxGeometrySpanBytes(geometry, operation->to, role, rank);
+      const bool inQ = role != ulyxRoleQ && role != ulyxRoleO && geometry->packed[operation->to]; /* q stands for all */
+      const int64_t span = inQ ? 0 : ulyxGeometrySpanBytes(geometry, operation->to, role, rank);
       const int buffer = ulyxGeometryView(geometry, operation->to, role, rank).buffer;
       all[role].from += own.from;
       all[role].to += own.to;
       facts.dstSpan[buffer] = ulyxMax64(facts.dstSpan[buffer], span);
-      if (span == 0) facts.someDstEmpty = true;
+      if (span == 0 && !inQ) facts.someDstEmpty = true;
       if (heads > 0) facts.rowBytes = ulyxMin64(facts.rowBytes, sliceBytes(geometry, operation, role, heads));
     }
   }

@@ -296,7 +296,8 @@ static ulyxResult_t settle(ulyxGpu* self, const ulyxSettings* settings) {
   self->facts = (ulyxWorldFacts){
       .fixed = settings->transport, .reachable = self->windows.reachable, .undisturbed = settings->undisturbed};
   self->base.kind = self->windows.reachable ? settings->transport : ulyxTransportNccl;
-  self->base.reason = fixed                     ? "the configuration asks for it"
+  self->base.reason = self->world.nRanks == 1     ? "one rank has no peers"
+                      : fixed                     ? "the configuration asks for it"
                       : self->windows.reachable ? "NVLink reaches every peer"
                                                 : self->windows.why;
   if (!fixed || settings->transport == ulyxTransportNccl || self->windows.reachable || self->world.nRanks == 1) {
@@ -306,7 +307,25 @@ static ulyxResult_t settle(ulyxGpu* self, const ulyxSettings* settings) {
                   settings->transport == ulyxTransportDirect ? "direct" : "copy_engine", self->windows.why);
 }
 
+/* All choices come from these two. */
+static ulyxResult_t agreeSettings(ulyxGpu* self, const ulyxSettings* settings) {
+  static const char* const names[] = {"auto", "loopback", "nccl", "direct", "copy_engine"};
+  int64_t* all = NULL;
+  ulyxResult_t result = ulyxSuccess;
+  ULYX_TRY(ulyxNcclWorldGatherWord(&self->world, (int64_t)settings->transport * 2 + settings->undisturbed, &all));
+  for (int rank = 1; rank < self->world.nRanks && result == ulyxSuccess; ++rank) {
+    if (all[rank] == all[0]) continue;
+    result = ulyxFail(ulyxMismatch,
+                      "rank 0 has transport %s and undisturbed %lld, rank %d has %s and %lld; configure them alike",
+                      names[all[0] / 2], (long long)(all[0] % 2), rank, names[all[rank] / 2],
+                      (long long)(all[rank] % 2));
+  }
+  free(all);
+  return result;
+}
+
 static ulyxResult_t setUp(ulyxGpu* self, const ulyxSettings* settings) {
+  ULYX_TRY(agreeSettings(self, settings));
   ULYX_TRY(setCtas(self, settings));
   ULYX_TRY(loadKernels());
   ULYX_TRY(createBranch(settings, &self->beside));

@@ -2,16 +2,31 @@
 #include "gpu_exchange.h"
 
 #include "kernels.h"
+#include "statement.h"
 
 static void empty(ulyxExchangeBatch* batch) {
   batch->count = batch->tiles = batch->remoteTiles = 0;
 }
 
-/* Where each peer's copies start in this rank's output, where only this rank knows. */
-static void writeStarts(const ulyxPhase* phase, uint64_t* starts) {
+static int64_t bytesOf(const ulyxPhase* phase, const int64_t* start, int peer) {
+  return ulyxCopiesBytes(phase->copies + start[peer], start[peer + 1] - start[peer]);
+}
+
+/* The same word on both ranks of a pair that expect the same bytes of each other. */
+static uint64_t pairOf(const ulyxPhase* phase, int peer) {
+  const int64_t sent = bytesOf(phase, phase->sendStart, peer), received = bytesOf(phase, phase->recvStart, peer);
+  const bool lower = phase->rank < peer;
+  return ulyxHashWord(ulyxHashWord(ULYX_HASH_START, lower ? sent : received), lower ? received : sent);
+}
+
+/* What only the two ranks of a pair know: where the sender's copies start in the receiver's output, and how many bytes
+ * they are, which no signature covers. */
+static void writePairs(const ulyxPhase* phase, ulyxExchangeBatch* batch) {
   for (int peer = 0; peer < phase->nRanks; ++peer) {
-    const bool listed = phase->facts.startsAreTheReceivers && phase->recvStart[peer] < phase->recvStart[peer + 1];
-    starts[peer] = listed ? (uint64_t)phase->copies[phase->recvStart[peer]].dstOffset : 0;
+    const bool paired = phase->facts.startsAreTheReceivers && peer != phase->rank;
+    const bool listed = paired && phase->recvStart[peer] < phase->recvStart[peer + 1];
+    batch->starts[peer] = listed ? (uint64_t)phase->copies[phase->recvStart[peer]].dstOffset : 0;
+    batch->pairs[peer] = paired ? pairOf(phase, peer) : 0;
   }
 }
 
@@ -20,7 +35,7 @@ void ulyxGpuExchangeBegin(ulyxGpu* gpu, const ulyxExchange* exchange, const ulyx
   empty(batch);
   batch->meeting = ulyxMeetingsNext(&gpu->meetings, &gpu->windows, &gpu->world, exchange->signature);
   ulyxGpuWritePlaces(outputs, &batch->meeting);
-  writeStarts(exchange->phase, batch->starts);
+  writePairs(exchange->phase, batch);
 }
 
 ulyxResult_t ulyxGpuExchangeLaunch(ulyxGpu* gpu, cudaStream_t stream, int ctas, uint64_t mix) {

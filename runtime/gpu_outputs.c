@@ -12,6 +12,12 @@ static const ulyxArena* seenByPeers(const ulyxGpu* gpu, const void* data, int64_
   return arena != NULL && arena->number != ULYX_NO_WINDOW ? arena : NULL;
 }
 
+/* What must lie in memory that peers see. An engine is given a peer's address by this rank's: then the largest rank's
+ * output must fit, so that no engine leaves a window, and the answer depends on the place alone. */
+static int64_t spanOf(const ulyxPhase* phase, const ulyxLanding* landing, int buffer, bool sameEverywhere) {
+  return sameEverywhere ? phase->facts.dstSpan[buffer] : landing->span[buffer];
+}
+
 ulyxOutputs ulyxGpuFindOutputs(const ulyxGpu* gpu, const ulyxExchange* exchange, bool sameEverywhere) {
   const ulyxLanding* const landing = &((const ulyxGpuPrepared*)exchange->prepared)->landing;
   /* a rank without outputs cannot tell where the others have theirs: then all land */
@@ -20,7 +26,7 @@ ulyxOutputs ulyxGpuFindOutputs(const ulyxGpu* gpu, const ulyxExchange* exchange,
   for (int buffer = 0; buffer < ULYX_ALL_BUFFERS; ++buffer) {
     if (!landing->written[buffer] || (!sameEverywhere && landing->span[buffer] == 0)) continue;
     const ulyxArena* const arena =
-        allLand || buffer == ULYX_SCRATCH ? NULL : seenByPeers(gpu, exchange->dst[buffer], landing->span[buffer]);
+        allLand || buffer == ULYX_SCRATCH ? NULL : seenByPeers(gpu, exchange->dst[buffer], spanOf(exchange->phase, landing, buffer, sameEverywhere));
     outputs.lands[buffer] = arena == NULL && buffer != ULYX_SCRATCH;
     outputs.arena[buffer] = arena != NULL ? arena : gpu->arena;
     outputs.offset[buffer] =
@@ -40,6 +46,8 @@ void ulyxGpuWritePlaces(const ulyxOutputs* outputs, ulyxMeeting* meeting) {
 
 ulyxResult_t ulyxGpuBringHome(ulyxGpu* gpu, const ulyxExchange* exchange, const ulyxOutputs* outputs) {
   const ulyxPhase* const phase = exchange->phase;
+  ulyxCopyBatchReset(&gpu->batch);
+  gpu->batch.skip = &gpu->meetings.state->voided;
   for (int64_t c = phase->recvStart[0]; c < phase->recvStart[phase->nRanks]; ++c) {
     const ulyxCopy* const copy = &phase->copies[c];
     const int buffer = copy->dstBuffer;

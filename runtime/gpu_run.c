@@ -7,15 +7,23 @@
 #include "kernels.h"
 #include "sum.h"
 
+/* What follows an exchange that devices may refuse; NULL: none can. */
+static const uint32_t* skipOf(const ulyxGpu* gpu, const ulyxExchange* exchange) {
+  const ulyxGpuPrepared* const prepared = exchange->prepared;
+  return prepared->choice.transport == ulyxTransportNccl ? NULL : &gpu->meetings.state->voided;
+}
+
 static ulyxResult_t finishSum(ulyxGpu* gpu, const ulyxExchange* exchange) {
   ulyxSumBatch batch;
   ulyxSumBatchFill(&exchange->phase->after.sum, exchange->src, exchange->dst, &batch);
+  batch.skip = skipOf(gpu, exchange);
   return ulyxCudaResult(ulyxLaunchSum(&batch, gpu->maxCtas, exchange->stream), "launch of the sum kernel");
 }
 
 static ulyxResult_t finishChain(const ulyxGpu* gpu, const ulyxExchange* exchange) {
   ulyxChainArgs args;
   ulyxChainArgsFill(&exchange->phase->after.chain, exchange->src, exchange->dst, &args);
+  args.skip = skipOf(gpu, exchange);
   return ulyxCudaResult(ulyxLaunchChain(&args, gpu->maxCtas, exchange->stream), "launch of the chain kernel");
 }
 
@@ -48,7 +56,7 @@ static ulyxResult_t carry(ulyxGpu* gpu, const ulyxExchange* exchange, int transp
   }
 }
 
-static ulyxResult_t enqueue(ulyxGpu* gpu, const ulyxExchange* given) {
+static ulyxResult_t enqueue(ulyxGpu* gpu, const ulyxExchange* given, bool captured) {
   const ulyxGpuPrepared* const prepared = given->prepared;
   void* dst[ULYX_ALL_BUFFERS];
   memcpy(dst, given->dst, ULYX_MAX_BUFFERS * sizeof *dst);
@@ -56,8 +64,10 @@ static ulyxResult_t enqueue(ulyxGpu* gpu, const ulyxExchange* given) {
   ulyxExchange exchange = *given;
   exchange.dst = dst;
   exchange.signature = signatureOf(given, prepared->choice.transport);
-  ULYX_TRY(carry(gpu, &exchange, prepared->choice.transport));
-  return finish(gpu, &exchange);
+  const ulyxResult_t carried = carry(gpu, &exchange, prepared->choice.transport);
+  if (carried == ulyxSuccess) return finish(gpu, &exchange);
+  if (!captured && prepared->choice.transport != ulyxTransportNccl) ulyxMeetingsBreak(&gpu->meetings);
+  return carried;
 }
 
 static ulyxResult_t checkStream(const ulyxGpu* gpu, ulyxStream_t stream, bool* captured) {
@@ -80,16 +90,19 @@ static ulyxResult_t checkStream(const ulyxGpu* gpu, ulyxStream_t stream, bool* c
 ulyxResult_t ulyxGpuRun(ulyxGpu* gpu, const ulyxExchange* exchange) {
   ulyxNcclWorld* const world = &gpu->world;
   bool captured = false;
-  ULYX_TRY(ulyxMeetingsFound(&gpu->meetings));
+  /* an earlier mismatch is returned below, by a call that is enqueued all the same: ranks find out at different calls,
+   * and one that left out a call would be out of step */
+  const ulyxResult_t earlier = ulyxMeetingsFound(&gpu->meetings);
+  if (earlier != ulyxSuccess && earlier != ulyxMismatch) return earlier;
   ULYX_TRY(checkStream(gpu, exchange->stream, &captured));
   if (!captured && world->doneRecorded) { /* the arena is free once the exchange before has run */
     ULYX_TRY(ULYX_CUDA(cudaStreamWaitEvent(exchange->stream, world->done, 0)));
   }
-  ulyxResult_t result = enqueue(gpu, exchange);
-  if (captured) return result;
+  ulyxResult_t result = enqueue(gpu, exchange, captured);
+  if (captured) return result != ulyxSuccess ? result : earlier;
   /* also of an exchange that failed half-way: what it launched still uses the arena */
   const ulyxResult_t recorded = ULYX_CUDA(cudaEventRecord(world->done, exchange->stream));
   if (recorded == ulyxSuccess) world->doneRecorded = true;
   ulyxKeepFirst(&result, recorded);
-  return result;
+  return result != ulyxSuccess ? result : earlier;
 }

@@ -55,7 +55,8 @@ ulyxMeeting ulyxMeetingsNext(const ulyxMeetings* meetings, const ulyxWindows* wi
                              uint64_t signature) {
   return (ulyxMeeting){.windows = windows->device,
                        .state = meetings->state,
-                       .report = &meetings->mailbox->report,
+                       .passing = &meetings->mailbox->passing,
+                       .final = &meetings->mailbox->final,
                        .abort = &meetings->mailbox->abort,
                        .signature = signature,
                        .timeoutNs = meetings->timeoutNs,
@@ -93,12 +94,28 @@ static ulyxResult_t speak(const ulyxMeetings* meetings, const ulyxReport* report
   return ulyxSuccess;
 }
 
+/* A device writes it; its kind last. */
+static ulyxReport readReport(volatile ulyxReport* report) {
+  const uint32_t kind = __atomic_load_n(&report->kind, __ATOMIC_ACQUIRE);
+  return (ulyxReport){report->epoch, report->mine, report->theirs, report->peer, kind};
+}
+
 ulyxResult_t ulyxMeetingsFound(ulyxMeetings* meetings) {
   if (meetings->mailbox == NULL) return ulyxSuccess;
-  volatile ulyxReport* const shared = &meetings->mailbox->report; /* a device writes it */
-  if (__atomic_load_n(&shared->kind, __ATOMIC_ACQUIRE) == ulyxFoundNothing) return ulyxSuccess;
-  const ulyxReport report = {shared->epoch, shared->mine, shared->theirs, shared->peer, shared->kind};
-  const bool passes = report.kind == ulyxFoundMismatch || report.kind == ulyxFoundMisplaced;
-  if (passes) __atomic_store_n(&shared->kind, ulyxFoundNothing, __ATOMIC_RELEASE);
-  return speak(meetings, &report);
+  const ulyxReport final = readReport(&meetings->mailbox->final);
+  if (final.kind != ulyxFoundNothing) return speak(meetings, &final);
+  if (meetings->broken) {
+    return ulyxFail(ulyxRemoteError, "an exchange failed half-way on this rank, which is out of step since; destroy the "
+                    "runtime");
+  }
+  const ulyxReport passing = readReport(&meetings->mailbox->passing);
+  if (passing.kind == ulyxFoundNothing) return ulyxSuccess;
+  __atomic_store_n(&meetings->mailbox->passing.kind, (uint32_t)ulyxFoundNothing, __ATOMIC_RELEASE);
+  return speak(meetings, &passing);
+}
+
+void ulyxMeetingsBreak(ulyxMeetings* meetings) {
+  if (meetings->mailbox == NULL) return;
+  meetings->broken = true;
+  __atomic_store_n(&meetings->mailbox->abort, 1, __ATOMIC_RELEASE);
 }

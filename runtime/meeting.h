@@ -11,8 +11,9 @@
 
 /* What both sides of the bus see: pinned host memory. */
 typedef struct ulyxMailbox {
-  ulyxReport report;
-  uint32_t abort; /* not 0: whoever waits gives up */
+  ulyxReport passing; /* cleared by whoever has read it */
+  ulyxReport final;   /* never cleared */
+  uint32_t abort;     /* not 0: whoever waits gives up */
 } ulyxMailbox;
 
 typedef struct ulyxMeetings {
@@ -21,20 +22,22 @@ typedef struct ulyxMeetings {
   ulyxMailbox* mailbox;
   uint64_t timeoutNs;
   int timeoutMs;
+  bool broken; /* by this rank itself */
 } ulyxMeetings;
 
 /* Where the peers can be reached, else leaves windows->reachable false. Collective and blocking. */
 ulyxResult_t ulyxMeetingsCreate(ulyxNcclWorld* world, ulyxWindows* windows, const ulyxSettings* settings,
                                 ulyxMeetings* meetings);
 ulyxResult_t ulyxMeetingsDestroy(ulyxNcclWorld* world, ulyxWindows* windows, ulyxMeetings* meetings);
-/* CUDA has gone. */
-void ulyxMeetingsForget(ulyxMeetings* meetings);
-
 /* A meeting that enters and leaves, to be changed by the caller. */
 ulyxMeeting ulyxMeetingsNext(const ulyxMeetings* meetings, const ulyxWindows* windows, const ulyxNcclWorld* world,
                              uint64_t signature);
 
-/* What devices have reported, spoken. A mismatch passes with it. */
+/* What devices have reported, spoken. ulyxMismatch passes with the asking; anything else stays. */
 ulyxResult_t ulyxMeetingsFound(ulyxMeetings* meetings);
+
+/* This rank has failed half-way through an exchange and cannot stay in step: kernels of it that wait give up and tell the
+ * peers, and every later call fails. */
+void ulyxMeetingsBreak(ulyxMeetings* meetings);
 
 #endif /* ULYX_RUNTIME_MEETING_H_ */

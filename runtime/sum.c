@@ -9,6 +9,7 @@ void ulyxSumBatchFill(const ulyxSum* sum, void* const* src, void* const* dst, ul
   batch->rows = sum->rows;
   batch->rowElements = sum->rowElements;
   batch->type = sum->type;
+  batch->skip = NULL;
   batch->count = sum->addendCount;
   batch->reserved = 0;
   const int64_t elementBytes = sum->type == ulyxFloat32 ? 4 : 2;

@@ -96,17 +96,16 @@ static ulyxResult_t tellPeer(const ulyxGpu* gpu, int peer, cudaStream_t stream) 
                                    &gpu->meetings.state->entered, sizeof(uint64_t), cudaMemcpyDefault, stream));
 }
 
-/* Peers are told also after a failure: they wait for it. */
+/* A peer is told only of data that is on its way. */
 static ulyxResult_t runEngines(const ulyxGpu* gpu, const ulyxExchange* exchange, const ulyxOutputs* outputs) {
   const int rank = gpu->world.rank, nRanks = gpu->world.nRanks;
-  ulyxResult_t result = ulyxSuccess;
   for (int distance = 1; distance < nRanks; ++distance) {
     const int peer = (rank + distance) % nRanks;
     const cudaStream_t stream = gpu->engines[(distance - 1) % gpu->engineCount].stream;
-    if (result == ulyxSuccess) result = copyToPeer(gpu, exchange, outputs, peer, stream);
-    ulyxKeepFirst(&result, tellPeer(gpu, peer, stream));
+    ULYX_TRY(copyToPeer(gpu, exchange, outputs, peer, stream));
+    ULYX_TRY(tellPeer(gpu, peer, stream));
   }
-  return result;
+  return ulyxSuccess;
 }
 
 static ulyxResult_t copyOwnByEngine(const ulyxExchange* exchange, cudaStream_t stream) {
@@ -124,14 +123,13 @@ static ulyxResult_t exchangeForked(ulyxGpu* gpu, const ulyxExchange* exchange, c
                                    bool* besideForked) {
   ULYX_TRY(ULYX_CUDA(cudaEventRecord(gpu->fork, exchange->stream)));
   for (; *forked < gpu->engineCount; ++*forked) ULYX_TRY(ulyxBranchFork(gpu, &gpu->engines[*forked]));
-  ulyxResult_t result = runEngines(gpu, exchange, outputs);
-  if (gpu->facts.undisturbed && result == ulyxSuccess) {
-    result = ulyxBranchFork(gpu, &gpu->beside);
-    *besideForked = result == ulyxSuccess;
-    if (result == ulyxSuccess) result = copyOwnByEngine(exchange, gpu->beside.stream);
+  ULYX_TRY(runEngines(gpu, exchange, outputs));
+  if (gpu->facts.undisturbed) {
+    ULYX_TRY(ulyxBranchFork(gpu, &gpu->beside));
+    *besideForked = true;
+    ULYX_TRY(copyOwnByEngine(exchange, gpu->beside.stream));
   }
-  ulyxKeepFirst(&result, storeAndLeave(gpu, exchange)); /* on every path: the peers wait for it */
-  return result;
+  return storeAndLeave(gpu, exchange);
 }
 
 ulyxResult_t ulyxCopyEngineCarry(ulyxGpu* gpu, const ulyxExchange* exchange) {

@@ -10,7 +10,7 @@
 #include "nvlink.h"
 
 /* What a rank found; the first rank that found something decides for all. */
-typedef enum { verdictGood, verdictTooMany, verdictVersion, verdictHost, verdictLink, verdictWindow } Verdict;
+typedef enum { verdictGood, verdictTooMany, verdictVersion, verdictHost, verdictLink, verdictWindow, verdictNumber } Verdict;
 
 /* Text of a verdict of `rank`; `detail` is a number that the rank gave with it. */
 static void explain(int rank, int64_t verdict, int64_t detail, char* why) {
@@ -34,6 +34,10 @@ static void explain(int rank, int64_t verdict, int64_t detail, char* why) {
     case verdictWindow:
       (void)snprintf(why, ULYX_WHY_BYTES, "rank %d does not see rank %lld's memory: no peer access, or NCCL without "
                      "windows", rank, (long long)detail);
+      break;
+    case verdictNumber:
+      (void)snprintf(why, ULYX_WHY_BYTES, "rank %d has no number left for a window, or not the others' (%lld)", rank,
+                     (long long)detail);
       break;
   }
 }
@@ -168,10 +172,15 @@ static ulyxResult_t readPeers(ulyxWindows* windows, ulyxNcclWorld* world, void* 
 
 ulyxResult_t ulyxWindowsAdd(ulyxWindows* windows, ulyxNcclWorld* world, void* data, ncclWindow_t handle, int* number) {
   *number = ULYX_NO_WINDOW;
-  const int found = windows->reachable ? lowestFree(windows) : ULYX_NO_WINDOW;
-  if (found == ULYX_NO_WINDOW) return ulyxSuccess;
+  if (!windows->reachable) return ulyxSuccess;
+  const int found = lowestFree(windows);
   Verdict verdict = verdictGood;
-  int64_t detail = 0;
+  int64_t detail = 0, largest = 0;
+  ULYX_TRY(ulyxNcclWorldLargest(world, found, &largest));
+  if (found != largest || found == ULYX_NO_WINDOW) { /* every rank takes part in what is decided */
+    bool none = false;
+    return decide(world, verdictNumber, found, windows->why, &none);
+  }
   void** const peers = windows->peers + (int64_t)found * world->nRanks;
   uint64_t* const device = windows->device + (int64_t)found * world->nRanks;
   ULYX_TRY(readPeers(windows, world, data, handle, peers, &verdict, &detail));

@@ -101,8 +101,8 @@ TEST_F(Config, RefusesFieldsOutOfRangeByNameAndNumber) {
     return Refused(ulyxRuntimeCreateLocal(&config, 1, nullptr, &runtime), ulyxInvalidArgument, {field, number});
   };
   ulyxConfig_t config = config_;
-  config.transport = 3;
-  EXPECT_TRUE(refused(config, "transport", "3"));
+  config.transport = 5;
+  EXPECT_TRUE(refused(config, "transport", "5"));
   config.transport = -1;
   EXPECT_TRUE(refused(config, "transport", "-1"));
   config = config_;

@@ -5,10 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fake.h"
 #include "support/exchange_check.h"
+#include "support/ranks.h"
 #include "support/shapes.h"
 #include "support/status.h"
 #include "support/world.h"
@@ -79,6 +81,50 @@ TEST(Fallback, WithNvlinkEachPlanHasItsOwnTransport) {
   EXPECT_TRUE(Refused(ulyxPlanGetChoice(plan, 2, &choice), ulyxInvalidArgument, {"backward is 2", "0 to 1"}));
   EXPECT_TRUE(Refused(ulyxPlanGetChoice(plan, 0, nullptr), ulyxInvalidArgument, {"choice"}));
   MUST(ulyxPlanDestroy(plan));
+}
+
+// A rank that fails half-way is out of step for good: it says so, and the others end by their deadline.
+TEST(Broken, ExchangesLeaveNoRankWithTheNextOnesData) {
+  const std::vector<std::pair<int, const char*>> faults = {{ulyxTransportDirect, "ulyxLaunchExchange"},
+                                                           {ulyxTransportCopyEngine, "cudaEventRecord"},
+                                                           {ulyxTransportCopyEngine, "cudaMemcpy2DAsync"}};
+  for (const auto& [transport, function] : faults) {
+    SCOPED_TRACE(function);
+    ulyxConfig_t config = ULYX_CONFIG_INITIALIZER;
+    config.transport = transport;
+    config.timeoutMs = 300;
+    const Session session(*Worlds().front(), 2, &config);
+    const Shape shape(6000, 32, 16);  // too much for the head of stores
+    const Oracle oracle(shape.c, 2, TestSeed());
+    const char* const struck = function;
+    session.Run([&](int rank) {
+      const ulyxPlan_t plan = MakePlan(session, shape.c, rank);
+      const RankTensors tensors(session, oracle, rank, Ordinary);
+      const ulyxQkv_t in = tensors.In(plan), out = tensors.Out(plan);
+      if (rank == 0) fakeFailNthHere(struck, 1);
+      const ulyxResult_t first = ulyxSeqToHeads(plan, &in, &out, session.Stream(rank));
+      fakeFailNthHere(nullptr, 0);
+      EXPECT_EQ(first == ulyxSuccess, rank == 1) << ulyxGetErrorString(first);
+      for (int i = 0; i < 2; i++) {
+        const ulyxResult_t later = ulyxSeqToHeads(plan, &in, &out, session.Stream(rank));
+        EXPECT_TRUE(later == ulyxRemoteError || later == ulyxTimeout) << ulyxGetErrorString(later);
+        EXPECT_NE(std::string(ulyxGetLastError(session.Runtime(rank))).find("destroy the runtime"), std::string::npos);
+      }
+    });
+  }
+}
+
+TEST(Broken, SettingsThatDifferAreRefusedOnEveryRankWithBothValues) {
+  ulyxUniqueId_t id;
+  MUST(ulyxGetUniqueId(&id));
+  RunRanks(2, [&](int rank) {
+    Worlds().front()->Use(rank);
+    ulyxConfig_t config = ULYX_CONFIG_INITIALIZER;
+    config.transport = rank == 0 ? ulyxTransportNccl : ulyxTransportAuto;
+    ulyxRuntime_t runtime = nullptr;
+    EXPECT_TRUE(Refused(ulyxRuntimeCreate(&config, 2, id, rank, &runtime), ulyxMismatch, {"nccl", "auto", "alike"}));
+    EXPECT_EQ(runtime, nullptr);
+  });
 }
 
 }  // namespace ulyx_test

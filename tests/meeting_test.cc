@@ -8,6 +8,7 @@
 #include <chrono>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "support/exchange_check.h"
 #include "support/shapes.h"
@@ -44,39 +45,114 @@ void Exchange2(const Session& session, ulyxPlan_t plan, const RankTensors& tenso
 
 }  // namespace
 
-TEST_P(Meetings, OfDifferentExchangesAreAMismatchOnEveryRankOnceAndPass) {
+TEST_P(Meetings, OfDifferentExchangesAreAMismatchOnEveryRankOnceAndRanksStayInStep) {
   ULYX_SKIP_UNLESS_RANKS_MEET(*GetParam(), 2);
   const int nRanks = Ranks(*GetParam()), last = nRanks - 1;
   const Session session(*GetParam(), nRanks);
   const Shape shape(9, 6, 16);
   const Oracle oracle(shape.c, nRanks, TestSeed());
-  session.Run([&](int rank) {
-    const ulyxPlan_t plan = MakePlan(session, shape.c, rank);
-    {
-      const RankTensors tensors(session, oracle, rank, Symmetric);
-      const ulyxQkv_t in = tensors.In(plan), out = tensors.Out(plan);
-      const ulyxTensor_t outputIn = tensors.OutputIn(plan), outputOut = tensors.OutputOut(plan);
-      if (rank == last) {
+  int exchange = 0;
+  for (const Placement& placement : {Placement(Ordinary), Placement(Symmetric)}) {
+    const std::string number = "exchange " + std::to_string(exchange + 1) + ":";
+    session.Run([&](int rank) {
+      const ulyxPlan_t plan = MakePlan(session, shape.c, rank);
+      {
+        const RankTensors tensors(session, oracle, rank, placement);
+        const ulyxQkv_t in = tensors.In(plan), out = tensors.Out(plan);
+        const ulyxTensor_t outputIn = tensors.OutputIn(plan), outputOut = tensors.OutputOut(plan);
+        if (rank == last) {
+          MUST(ulyxHeadsToSeq(plan, &outputIn, &outputOut, session.Stream(rank)));
+        } else {
+          MUST(ulyxSeqToHeads(plan, &in, &out, session.Stream(rank)));
+        }
+        session.Synchronize(rank);
+        if (GetParam()->Transport() == ulyxTransportDirect) tensors.ExpectUntouched();
+        tensors.Fill();
+        if (rank == 0) {  // one asks, the others find out
+          ulyxResult_t error = ulyxSuccess;
+          MUST(ulyxRuntimeGetAsyncError(session.Runtime(rank), &error));
+          EXPECT_EQ(error, ulyxMismatch);
+          const std::string said = ulyxGetLastError(session.Runtime(rank));
+          EXPECT_NE(said.find("rank " + std::to_string(last)), std::string::npos) << said;
+          MUST(ulyxSeqToHeads(plan, &in, &out, session.Stream(rank)));
+        } else {  // by a call that is made all the same
+          EXPECT_TRUE(Refused(ulyxSeqToHeads(plan, &in, &out, session.Stream(rank)), ulyxMismatch,
+                              {"rank " + std::to_string(rank == last ? 0 : last), number, "same calls"}));
+        }
         MUST(ulyxHeadsToSeq(plan, &outputIn, &outputOut, session.Stream(rank)));
-      } else {
-        MUST(ulyxSeqToHeads(plan, &in, &out, session.Stream(rank)));
+        session.Synchronize(rank);
+        tensors.ExpectWritten();
+        ulyxResult_t again = ulyxTimeout;
+        MUST(ulyxRuntimeGetAsyncError(session.Runtime(rank), &again));
+        EXPECT_EQ(again, ulyxSuccess);
       }
+      MUST(ulyxPlanDestroy(plan));
+    });
+    exchange += 3;
+  }
+}
+
+// Counts that only a pair knows are in no signature; and an all-to-all is direct where other rows go by engine.
+TEST_P(Meetings, OfRowsThatDoNotMatchAreAMismatchAndNothingIsWritten) {
+  ULYX_SKIP_UNLESS_RANKS_MEET(*GetParam(), 2);
+  ulyxConfig_t config = ULYX_CONFIG_INITIALIZER;
+  config.agreePlans = 0;
+  config.arenaBytes = 1 << 20;
+  const Session session(*GetParam(), 2, &config);
+  session.Run([&](int rank) {
+    const int64_t expected = 1, sent = 3;  // by rank 0 of rank 1, and by rank 1
+    int64_t toRank0 = rank == 0 ? expected : sent;
+    const int64_t send[2] = {rank == 0 ? 0 : toRank0, 0}, receive[2] = {0, rank == 0 ? toRank0 : 0};
+    ulyxRowsShape_t shape = ULYX_ROWS_SHAPE_INITIALIZER;
+    shape.op = ulyxRowsAllToAll;
+    shape.rowElements = 8;
+    shape.sendCounts = send;
+    shape.recvCounts = receive;
+    ulyxPlan_t plan = nullptr, gather = nullptr;
+    MUST(ulyxRowsPlanCreate(session.Runtime(rank), &shape, &plan));
+    ulyxRowsShape_t all = ULYX_ROWS_SHAPE_INITIALIZER;
+    all.rowElements = 8;
+    all.total = 2;
+    MUST(ulyxRowsPlanCreate(session.Runtime(rank), &all, &gather));
+    void* memory = nullptr;
+    MUST(ulyxMemAlloc(session.Runtime(rank), 4096, &memory));
+    const std::vector<uint8_t> poison(4096, 0x5a);
+    GetParam()->Upload(rank, memory, poison.data(), poison.size());
+    ulyxTensor_t in, out;
+    MUST(ulyxPlanGetRows(plan, &in, &out));
+    in.data = static_cast<char*>(memory) + 2048;
+    out.data = memory;
+    const auto expectMismatch = [&] {
       session.Synchronize(rank);
-      if (GetParam()->Transport() == ulyxTransportDirect) tensors.ExpectUntouched();
-      if (rank == 0) {  // one asks, the others find out
-        ulyxResult_t error = ulyxSuccess;
-        MUST(ulyxRuntimeGetAsyncError(session.Runtime(rank), &error));
-        EXPECT_EQ(error, ulyxMismatch);
-        EXPECT_NE(std::string(ulyxGetLastError(session.Runtime(rank))).find("rank " + std::to_string(last)), std::string::npos);
-      } else {
-        EXPECT_TRUE(Refused(ulyxSeqToHeads(plan, &in, &out, session.Stream(rank)), ulyxMismatch,
-                            {"rank " + std::to_string(rank == last ? 0 : last), "exchange 1", "same calls"}));
-      }
-      ulyxResult_t again = ulyxTimeout;
-      MUST(ulyxRuntimeGetAsyncError(session.Runtime(rank), &again));
-      EXPECT_EQ(again, ulyxSuccess);
-      Exchange2(session, plan, tensors, rank);
+      ulyxResult_t error = ulyxSuccess;
+      MUST(ulyxRuntimeGetAsyncError(session.Runtime(rank), &error));
+      EXPECT_EQ(error, ulyxMismatch) << ulyxGetErrorString(error);
+      std::vector<uint8_t> found(4096);
+      GetParam()->Download(rank, found.data(), memory, found.size());
+      EXPECT_EQ(found, poison);
+    };
+    MUST(ulyxAllToAllRows(plan, &in, &out, session.Stream(rank)));
+    expectMismatch();
+    // A gather on one rank against the all-to-all on the other: also where one goes by engine.
+    ulyxTensor_t mine, whole;
+    MUST(ulyxPlanGetRows(gather, &mine, &whole));
+    mine.data = static_cast<char*>(memory) + 2048;
+    whole.data = memory;
+    if (rank == 0) {
+      MUST(ulyxAllToAllRows(plan, &in, &out, session.Stream(rank)));
+    } else {
+      MUST(ulyxAllGatherRows(gather, &mine, &whole, session.Stream(rank)));
     }
+    session.Synchronize(rank);
+    ulyxResult_t error = ulyxSuccess;
+    MUST(ulyxRuntimeGetAsyncError(session.Runtime(rank), &error));
+    EXPECT_EQ(error, ulyxMismatch) << ulyxGetErrorString(error);
+    MUST(ulyxAllGatherRows(gather, &mine, &whole, session.Stream(rank)));
+    session.Synchronize(rank);
+    MUST(ulyxRuntimeGetAsyncError(session.Runtime(rank), &error));
+    EXPECT_EQ(error, ulyxSuccess) << ulyxGetErrorString(error);
+    MUST(ulyxMemFree(session.Runtime(rank), memory));
+    MUST(ulyxPlanDestroy(gather));
     MUST(ulyxPlanDestroy(plan));
   });
 }

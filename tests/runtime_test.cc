@@ -82,7 +82,7 @@ TEST_P(Runtimes, OfATransportThatTheirMemoryCannotHaveAreRefused) {
   const bool onCpu = GetParam()->Transport() == ulyxTransportLoopback;
   config.transport = onCpu ? ulyxTransportNccl : ulyxTransportLoopback;
   ulyxRuntime_t runtime = nullptr;
-  EXPECT_TRUE(Refused(Create(&config, 1, &runtime), ulyxInvalidArgument, {onCpu ? "nccl" : "loopback"}));
+  EXPECT_TRUE(Refused(Create(&config, 1, &runtime), ulyxInvalidArgument, {onCpu ? "needs devices" : "loopback"}));
   EXPECT_EQ(runtime, nullptr);
   config.transport = GetParam()->Transport();
   MUST(Create(&config, 1, &runtime));

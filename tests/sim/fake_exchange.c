@@ -33,18 +33,19 @@ static ulyxRecords* recordsOf(const ulyxMeeting* meeting, int rank) {
   return (ulyxRecords*)(uintptr_t)meeting->windows[rank];
 }
 
-static void report(const ulyxMeeting* meeting, uint64_t epoch, ulyxFound found, int peer, uint64_t mine,
-                   uint64_t theirs) {
-  meeting->report->epoch = epoch;
-  meeting->report->peer = (uint32_t)peer;
-  meeting->report->mine = mine;
-  meeting->report->theirs = theirs;
-  __atomic_store_n(&meeting->report->kind, (uint32_t)found, __ATOMIC_RELEASE);
+static void writeReport(volatile ulyxReport* report, uint64_t epoch, ulyxFound found, int peer, uint64_t mine,
+                        uint64_t theirs) {
+  report->epoch = epoch;
+  report->peer = (uint32_t)peer;
+  report->mine = mine;
+  report->theirs = theirs;
+  __atomic_store_n(&report->kind, (uint32_t)found, __ATOMIC_RELEASE);
 }
 
 static void lose(const ulyxMeeting* meeting, uint64_t epoch, ulyxFound found, int peer) {
   meeting->state->lost = 1;
-  report(meeting, epoch, found, peer, 0, 0);
+  meeting->state->voided = 1;
+  writeReport(meeting->final, epoch, found, peer, 0, 0);
   for (int other = 0; other < meeting->nRanks; other++) {
     if (other == meeting->rank) continue;
     ulyxRecords* theirs = recordsOf(meeting, other);
@@ -81,8 +82,9 @@ static bool await(const ulyxMeeting* meeting, const ulyxSlot* slot, uint64_t epo
   }
 }
 
-static void enter(const ulyxMeeting* meeting, const uint64_t* starts, uint64_t epoch) {
+static void enter(const ulyxMeeting* meeting, const uint64_t* starts, const uint64_t* pairs, uint64_t epoch) {
   meeting->state->entered = epoch;
+  meeting->state->voided = 0;
   for (int other = 0; other < meeting->nRanks; other++) {
     if (other == meeting->rank) continue;
     ulyxEntryRecord* record = &recordsOf(meeting, other)->entry[meeting->rank];
@@ -90,7 +92,7 @@ static void enter(const ulyxMeeting* meeting, const uint64_t* starts, uint64_t e
       const uint64_t at = meeting->places[place];
       storeSlot(&record->slot[1 + place], place == 0 && at != ULYX_PLACE_NONE ? at + starts[other] : at, epoch);
     }
-    storeSlot(&record->slot[0], meeting->signature, epoch);
+    storeSlot(&record->slot[0], meeting->signature ^ pairs[other], epoch);
   }
 }
 
@@ -109,7 +111,7 @@ static void readPlace(const ulyxMeeting* meeting, int peer, int place, uint64_t 
                   (value & ((UINT64_C(1) << ULYX_PLACE_OFFSET_BITS) - 1));
 }
 
-static void meet(const ulyxMeeting* meeting, uint64_t epoch, Met* met) {
+static void meet(const ulyxMeeting* meeting, const uint64_t* pairs, uint64_t epoch, Met* met) {
   const ulyxRecords* mine = recordsOf(meeting, meeting->rank);
   for (int peer = 0; peer < meeting->nRanks && !met->lost; peer++) {
     uint64_t value = 0;
@@ -119,7 +121,7 @@ static void meet(const ulyxMeeting* meeting, uint64_t epoch, Met* met) {
       if (met->lost) continue;
       if (slot > 0) {
         readPlace(meeting, peer, slot - 1, value, met);
-      } else if (value != meeting->signature && met->mismatch < 0) {
+      } else if (value != (meeting->signature ^ pairs[peer]) && met->mismatch < 0) {
         met->mismatch = peer;
       }
     }
@@ -130,13 +132,14 @@ static void refuse(const ulyxMeeting* meeting, uint64_t epoch, const Met* met) {
   if (meeting->state->refused) return;
   const ulyxRecords* mine = recordsOf(meeting, meeting->rank);
   meeting->state->refused = 1;
+  meeting->state->voided = 1;
   if (met->mismatch >= 0) {
-    report(meeting, epoch, ulyxFoundMismatch, met->mismatch, meeting->signature,
+    writeReport(meeting->passing, epoch, ulyxFoundMismatch, met->mismatch, meeting->signature,
            loadSlot(&mine->entry[met->mismatch].slot[0]).value);
     return;
   }
   const int peer = met->misplaced / ULYX_EXCHANGE_PLACES, place = met->misplaced % ULYX_EXCHANGE_PLACES;
-  report(meeting, epoch, ulyxFoundMisplaced, peer, meeting->places[place],
+  writeReport(meeting->passing, epoch, ulyxFoundMisplaced, peer, meeting->places[place],
          loadSlot(&mine->entry[peer].slot[1 + place]).value);
 }
 
@@ -198,12 +201,14 @@ static void leave(const ulyxMeeting* meeting, uint64_t epoch) {
   const ulyxRecords* mine = recordsOf(meeting, meeting->rank);
   uint64_t value = 0;
   for (int other = 0; other < meeting->nRanks; other++) {
-    if (other != meeting->rank) storeSlot(&recordsOf(meeting, other)->exit[meeting->rank], 0, epoch);
+    if (other == meeting->rank) continue;
+    storeSlot(&recordsOf(meeting, other)->exit[meeting->rank], 0, epoch);
+    if (!meeting->engines) storeSlot(&recordsOf(meeting, other)->engineExit[meeting->rank], 0, epoch);
   }
   for (int peer = 0; peer < meeting->nRanks; peer++) {
     if (peer == meeting->rank) continue;
     if (!await(meeting, &mine->exit[peer], epoch, peer, &value)) return;
-    if (meeting->engines && !await(meeting, &mine->engineExit[peer], epoch, peer, &value)) return;
+    if (!await(meeting, &mine->engineExit[peer], epoch, peer, &value)) return;
   }
   meeting->state->refused = 0;
   meeting->state->epoch = epoch;
@@ -214,8 +219,8 @@ static cudaError_t runKernel(const ulyxExchangeBatch* batch, int device) {
   Met met = {.mismatch = -1, .misplaced = -1};
   if (meeting->state->lost) return cudaSuccess;
   const uint64_t epoch = meeting->state->epoch + 1;
-  if (meeting->enters) enter(meeting, batch->starts, epoch);
-  meet(meeting, epoch, &met);
+  if (meeting->enters) enter(meeting, batch->starts, batch->pairs, epoch);
+  meet(meeting, batch->pairs, epoch, &met);
   if (met.lost) return cudaSuccess;
   if (met.mismatch >= 0 || met.misplaced >= 0) {
     refuse(meeting, epoch, &met);
