@@ -125,7 +125,7 @@ peers() {
   [ "$gpus" -ge 2 ] && python3 -c 'import torch' 2>/dev/null || return 0
   echo "# PyTorch" >&2
   rm -f "$dir/peers.json"
-  timeout -k 5 300 python3 "$here/peers_pytorch.py" --ranks "$ranks" --json "$dir/peers.json" \
+  timeout --foreground -k 5 300 python3 "$here/peers_pytorch.py" --ranks "$ranks" --json "$dir/peers.json" \
     --shapes "$(echo "$shapes" | tr ' ' ,)" >"$dir/peers.log" 2>&1 || echo "# PyTorch: see $dir/peers.log" >>"$notes"
   [ -e "$dir/peers.json" ] || return 0
   for mode in $modes; do awk -v kind=peers -v mode="$mode" -f "$here/compare_facts.awk" "$dir/peers.json" >>"$facts"; done

@@ -29,6 +29,7 @@ data over gloo on a machine without GPUs; its times mean nothing.
 import argparse
 import json
 import os
+import signal
 import socket
 import statistics
 import sys
@@ -441,15 +442,18 @@ def spawn(args):
         port = probe.getsockname()[1]
     context = torch.multiprocessing.get_context("spawn")
     processes = [context.Process(target=run_spawned, args=(rank, args, port)) for rank in range(args.ranks)]
+    done = False
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # not without ending the ranks
     for process in processes:
         process.start()
     try:
         # A rank that died leaves the others waiting for it.
         while any(p.is_alive() for p in processes) and all(p.exitcode in (None, 0, 1) for p in processes):
             time.sleep(0.1)
+        done = True
     finally:
         for process in processes:
-            if any(p.exitcode not in (None, 0, 1) for p in processes):
+            if not done or any(p.exitcode not in (None, 0, 1) for p in processes):
                 process.terminate()
             process.join()
     return max(abs(process.exitcode) for process in processes)

@@ -15,10 +15,7 @@
 #include "gpu_exchange.h"
 
 /* What stores carry while the engines start. */
-#ifndef HEAD_KIB
-#define HEAD_KIB 2560
-#endif
-#define HEAD_BYTES ((int64_t)HEAD_KIB << 10)
+#define HEAD_BYTES (INT64_C(5) << 19)
 
 /* Blocks of the second kernel: enough for that, and few enough that own copies leave the memory to the engines. */
 #define STORE_CTAS 132

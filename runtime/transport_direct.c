@@ -5,11 +5,6 @@
  * so that at any time the ranks write to different ones. */
 #include "gpu_exchange.h"
 
-/* The share of turns that copies to peers take, of an even share: less lets the own copies end first. */
-#ifndef PEERS_PERCENT
-#define PEERS_PERCENT 100
-#endif
-
 ulyxResult_t ulyxDirectCarry(ulyxGpu* gpu, const ulyxExchange* exchange) {
   const ulyxPhase* const phase = exchange->phase;
   const ulyxExchangeBatch* const batch = &gpu->exchange;
@@ -21,7 +16,7 @@ ulyxResult_t ulyxDirectCarry(ulyxGpu* gpu, const ulyxExchange* exchange) {
       ULYX_TRY(ulyxGpuExchangeAdd(gpu, exchange, &phase->copies[c], peer, 0, phase->copies[c].rows));
     }
   }
-  const uint64_t mix = ulyxExchangeMix(batch->remoteTiles, batch->tiles) * PEERS_PERCENT / 100;
+  const uint64_t mix = ulyxExchangeMix(batch->remoteTiles, batch->tiles);
   ULYX_TRY(ulyxGpuExchangeLaunch(gpu, exchange->stream, gpu->directCtas, mix));
   return ulyxGpuBringHome(gpu, exchange, &outputs);
 }

@@ -173,7 +173,9 @@ TEST_P(Meetings, WithARankThatDoesNotComeEndAtTheDeadlineAndSayWho) {
     const auto start = std::chrono::steady_clock::now();
     MUST(ulyxSeqToHeads(plan, &in, &out, session.Stream(rank)));
     session.Synchronize(rank);
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(3500));
+    if (!GetParam()->KeepsOneSession()) {  // ranks that share a GPU also wait for each other on the host
+      EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(3500));
+    }
     for (int i = 0; i < 2; i++) {  // it stays
       const ulyxResult_t result = ulyxSeqToHeads(plan, &in, &out, session.Stream(rank));
       EXPECT_TRUE(result == ulyxTimeout || result == ulyxRemoteError) << ulyxGetErrorString(result);
