@@ -34,12 +34,19 @@ static bool copyChoice(const perfRank_t* me, const perfOp_t* op, ulyxPlan_t plan
   return true;
 }
 
+/* What a device found while the exchanges ran is no wrong byte yet. */
+static bool deviceFoundNothing(const perfRank_t* me) {
+  ulyxResult_t found = ulyxSuccess;
+  return perfUlyxOk(ulyxRuntimeGetAsyncError(me->rt, &found), me->rt, "ulyxRuntimeGetAsyncError") &&
+         perfUlyxOk(found, me->rt, "an exchange");
+}
+
 /* Exchanges checked before anything is timed, each with new data. */
 static bool checkFirst(perfRank_t* me, perfExchange_t* exchange, int64_t* wrong) {
   for (int64_t i = 0; i < me->options->checks; i++) {
     if (i > 0 && !perfExchangeRefresh(exchange)) return false;
     if (!perfExchangeRun(exchange, me->stream)) return false;
-    if (!me->backend->drain(me)) return false;
+    if (!me->backend->drain(me) || !deviceFoundNothing(me)) return false;
     if (!perfExchangeCheck(exchange, wrong)) return false;
   }
   return true;
@@ -53,7 +60,7 @@ static bool measureTimes(perfRank_t* me, const perfOp_t* op, const perfStep_t* s
   int64_t wrong = 0;
   perfTimes_t times;
   if (!checkFirst(me, exchange, &wrong)) return false;
-  if (!backend->time(me, &task, &repeat, &times)) return false;
+  if (!backend->time(me, &task, &repeat, &times) || !deviceFoundNothing(me)) return false;
   if (me->options->checks > 0 && !perfExchangeCheck(exchange, &wrong)) return false;
   values->of[perfValueMedian] = times.medianUs;
   values->of[perfValueMin] = times.minUs;
