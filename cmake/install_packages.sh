@@ -24,6 +24,7 @@ ulyx_missing_packages() {
       tests)
         ulyx_want_cxx=yes
         echo '#include <gtest/gtest.h>' | c++ -std=c++17 -x c++ -fsyntax-only - 2>/dev/null || echo libgtest-dev
+        command -v pkg-config >/dev/null 2>&1 || echo pkg-config
         ;;
       *)
         echo "ulyx_install_packages: unknown kind '$ulyx_kind'" >&2

@@ -1,0 +1,128 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# Installs a build, moves what was installed, and builds tests/consumer/ against it as other projects would: with
+# find_package, with pkg-config, and by hand.
+#
+# usage: install_test.sh BUILD CMAKE GENERATOR MAKE_PROGRAM CC CXX
+#
+# Ends with one line, '<n> passed, <m> failed', and exits non-zero where one failed.
+set -u
+build=$1 cmake=$2 generator=$3 make_program=$4 cc=$5 cxx=$6
+consumer=$(cd "$(dirname "$0")/consumer" && pwd)
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+log=$scratch/log
+passed=0
+failed=0
+
+# Nothing of this machine's may stand in for what was installed.
+unset DESTDIR LD_LIBRARY_PATH LIBRARY_PATH CPATH C_INCLUDE_PATH CPLUS_INCLUDE_PATH CMAKE_PREFIX_PATH ulyx_DIR ulyx_ROOT
+unset PKG_CONFIG_LIBDIR PKG_CONFIG_SYSROOT_DIR CFLAGS CXXFLAGS LDFLAGS
+unset ULYX_TRANSPORT ULYX_TIMEOUT_MS ULYX_AGREE_PLANS
+
+# check NAME COMMAND...: one result, from the command's exit status.
+check() {
+  name=$1
+  shift
+  if "$@" >"$log" 2>&1; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    echo "FAILED: $name"
+    sed 's/^/  | /' "$log" | tail -n 20
+  fi
+}
+
+is_right() { "$@" | grep -q '^ulyx [0-9]*: right$'; }
+needs_ulyx() { readelf -d "$1" | grep -q 'NEEDED.*\[libulyx\.so\.[0-9]*\]'; }
+has_no_need_of_ulyx() { [ -x "$1" ] && ! needs_ulyx "$1"; }
+names_no_directory_of() { ! grep -r -F -e "$1" "$libdir/cmake" "$libdir/pkgconfig" "$prefix/include"; }
+
+# build_and_run HOW COMPILER SOURCE FLAG...: by a plain compiler line.
+build_and_run() {
+  how=$1 compiler=$2 source=$3
+  shift 3
+  rm -f "$scratch/program"
+  check "$how: builds" "$compiler" -o "$scratch/program" "$consumer/$source" "$@"
+  check "$how: is right" is_right "$scratch/program"
+}
+
+# --- What was installed, elsewhere than it was installed to ------------------------------------------------------
+
+check "installs" "$cmake" --install "$build" --prefix "$scratch/first/prefix"
+mkdir "$scratch/moved there" && mv "$scratch/first/prefix" "$scratch/moved there/ulyx" && rmdir "$scratch/first"
+prefix="$scratch/moved there/ulyx"
+libdir=$(dirname "$(find "$prefix" -name ulyx.pc)")/..
+if ! libdir=$(cd "$libdir" && pwd) || [ ! -e "$libdir/libulyx.so" ]; then
+  echo "FAILED: no ulyx.pc below a directory with libulyx.so"
+  echo "$passed passed, $((failed + 1)) failed"
+  exit 1
+fi
+check "the header is there" test -f "$prefix/include/ulyx.h"
+check "the static library is there" test -f "$libdir/libulyx.a"
+soname=$(readelf -d "$libdir/libulyx.so" | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')
+check "libulyx.so has a versioned SONAME" test "${soname#libulyx.so.}" != "$soname"
+check "and lies there by that name" test -e "$libdir/$soname"
+check "only libulyx's own file is a file" test -h "$libdir/$soname" -a -h "$libdir/libulyx.so"
+check "nothing names the prefix of the installation" names_no_directory_of "$scratch/first"
+check "nothing names the build" names_no_directory_of "$build"
+if [ -x "$build/perf/ulyx_plan" ]; then
+  check "ulyx_plan runs" "$prefix/bin/ulyx_plan" exchange --tokens 9 --heads 7 --head-dim 4 --ranks 4
+  check "a perf program runs" "$prefix/bin/seq_to_heads_perf" --ranks 2 -b 32 -n 1 -w 0
+fi
+
+# --- find_package ------------------------------------------------------------------------------------------------
+
+# configure DIRECTORY FLAG...
+configure() {
+  directory=$1
+  shift
+  "$cmake" -S "$consumer" -B "$scratch/$directory" -G "$generator" "-DCMAKE_MAKE_PROGRAM=$make_program" \
+    "-DCMAKE_C_COMPILER=$cc" "-DCMAKE_CXX_COMPILER=$cxx" "-DCMAKE_PREFIX_PATH=$prefix" -DCMAKE_BUILD_TYPE=Release "$@"
+}
+check "find_package: configures" configure consumer
+check "find_package: found what was moved" grep -q -F "ulyx_DIR:PATH=$prefix/" "$scratch/consumer/CMakeCache.txt"
+check "find_package: builds" "$cmake" --build "$scratch/consumer" --config Release
+for program in consumer_c_shared consumer_cxx_shared consumer_c_static consumer_cxx_static; do
+  path=$(find "$scratch/consumer" -type f -name "$program")
+  check "find_package: $program is right" is_right "$path"
+  case $program in
+    *_shared) check "find_package: $program needs libulyx.so" needs_ulyx "$path" ;;
+    *_static) check "find_package: $program has ulyx in itself" has_no_need_of_ulyx "$path" ;;
+  esac
+done
+sed 's/ulyx 0\.1 /ulyx 1.0 /' "$consumer/CMakeLists.txt" >"$scratch/CMakeLists.txt"
+cp "$consumer"/consumer.* "$scratch"
+consumer_was=$consumer consumer=$scratch
+check "find_package: another major version is refused" eval '! configure refused'
+consumer=$consumer_was
+
+# --- pkg-config --------------------------------------------------------------------------------------------------
+
+# shellcheck disable=SC2086,SC2046 # the flags are words; pkg-config escapes what the shell splits, hence eval
+if command -v pkg-config >/dev/null 2>&1; then
+  PKG_CONFIG_PATH=$libdir/pkgconfig
+  export PKG_CONFIG_PATH
+  check "pkg-config: knows the version" pkg-config --exact-version="$(sed -n 's/^Version: //p' "$PKG_CONFIG_PATH/ulyx.pc")" ulyx
+  check "pkg-config: says nothing of what only the static library needs" eval \
+    '! pkg-config --libs ulyx | grep -q -e -lm -e cudart -e nccl'
+  eval "set -- $(pkg-config --cflags --libs ulyx)"
+  build_and_run "pkg-config, C" "$cc" consumer.c -pthread "$@" "-Wl,-rpath,$libdir"
+  check "pkg-config, C: needs libulyx.so" needs_ulyx "$scratch/program"
+  build_and_run "pkg-config, C++" "$cxx" consumer.cc "$@" "-Wl,-rpath,$libdir"
+  # Where both libraries lie side by side -lulyx is the shared one.
+  eval "set -- $(pkg-config --static --cflags --libs ulyx | sed 's/-lulyx/-l:libulyx.a/')"
+  build_and_run "pkg-config, static" "$cc" consumer.c "$@"
+  check "pkg-config, static: has ulyx in itself" has_no_need_of_ulyx "$scratch/program"
+else
+  echo "SKIPPED: pkg-config (there is none)"
+fi
+
+# --- By hand -----------------------------------------------------------------------------------------------------
+
+build_and_run "by hand, C" "$cc" consumer.c -std=c11 -pthread "-I$prefix/include" "-L$libdir" -lulyx "-Wl,-rpath,$libdir"
+build_and_run "by hand, C++" "$cxx" consumer.cc -std=c++11 "-I$prefix/include" "-L$libdir" -lulyx "-Wl,-rpath,$libdir"
+
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]
