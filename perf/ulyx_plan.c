@@ -6,6 +6,7 @@
 
 #include "plan_context.h"
 #include "plan_exchange.h"
+#include "plan_times.h"
 #include "report.h"
 
 typedef struct subcommand {
@@ -17,6 +18,7 @@ typedef struct subcommand {
 static const subcommand_t subcommands[] = {
     {"exchange", "ranges, bytes from rank to rank and arenas of an attention exchange", planExchange},
     {"context", "what each rank has of sequences that are split over ranks", planContext},
+    {"times", "how long exchanges should take over NVLink, on 2, 4, 8, 16 ranks", planTimes},
 };
 
 enum { nSubcommands = sizeof(subcommands) / sizeof(subcommands[0]) };

@@ -310,6 +310,32 @@ check "plan as text: exit status 0" exits 0
 check "plan as text: ranges" out_has '\[6, 7)'
 check "plan as text: both matrices" out_has '^heads_to_seq: bytes'
 
+run ulyx_plan times --model all
+check "times of every model: exit status 0" exits 0
+check "times: no error" err_is_progress
+check "times: a row for 16 ranks" out_has '^wan2.1-14b-720p *16  heads_to_seq'
+run ulyx_plan times --tokens 75600 --heads 40 --head-dim 128 --ranks 2 --json
+cp "$out" "$json"
+check_json "times: the remote bytes of two ranks are half of each rank's" \
+  'd[0]["remote_bytes"] == 3 * 37800 * 20 * 128 * 2 and d[1]["remote_bytes"] == 37800 * 20 * 128 * 2' "$json"
+# As measured on two H200s (docs/performance.md), within a tenth.
+check_json "times of seq_to_heads at 75600: as measured" \
+  'abs(d[0]["direct_us"] / 1610 - 1) < 0.1 and abs(d[0]["copy_engine_us"] / 1502 - 1) < 0.1' "$json"
+check_json "times of heads_to_seq at 75600: as measured" \
+  'abs(d[1]["direct_us"] / 544.9 - 1) < 0.1 and abs(d[1]["copy_engine_us"] / 510.7 - 1) < 0.1' "$json"
+for shape_of in '512 8 64 7.8 6.9' '4096 24 128 61.6 29.1' '32760 12 128 218.7 87.0'; do
+  # shellcheck disable=SC2086 # five words
+  set -- $shape_of
+  run ulyx_plan times --tokens "$1" --heads "$2" --head-dim "$3" --ranks 2 --json
+  cp "$out" "$json"
+  check_json "times of $1 tokens: as measured" \
+    "abs(d[0]['direct_us'] / $4 - 1) < 0.1 and abs(d[1]['direct_us'] / $5 - 1) < 0.1" "$json"
+done
+refuses 'are needed' ulyx_plan times --tokens 9
+refuses "unknown model 'wan9'" ulyx_plan times --model wan9
+refuses 'of its own' ulyx_plan times --model all --tokens 9
+refuses 'cannot split 3 heads' ulyx_plan times --tokens 9 --heads 3 --head-dim 8 --ranks 4
+refuses 'must be 1 to 1024, not 0' ulyx_plan times --model all --ranks 0
 run ulyx_plan -h
 check "ulyx_plan -h: exit status 0" exits 0
 check "ulyx_plan -h names exchange" out_has exchange
