@@ -1,0 +1,1217 @@
+# SPDX-License-Identifier: MIT
+"""ulyx from Python: the C ABI of include/ulyx.h through ctypes, in one file, on the standard library alone.
+
+    runtimes = ulyx.Runtime.create_local(4)              # four ranks as threads on the CPU
+    plan = ulyx.Plan(runtime, tokens=10, heads=6, head_dim=2, dtype="float32")
+    q, k, v = plan.seq_to_heads(q, k, v)                 # own tokens, all heads -> all tokens, own heads
+    o = plan.heads_to_seq(o)                             # and back
+
+A tensor is anything with data_ptr() (torch), __cuda_array_interface__ (cupy, numba), __array_interface__ (numpy) or
+__dlpack__; none of those packages is imported here. What the header says holds here too: which calls are collective,
+that one thread drives a rank, and that tensors must stay alive until an enqueued exchange has run.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import functools
+import math
+import os
+import statistics
+import threading
+import time
+from ctypes import POINTER, byref, c_char, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint, c_uint64, c_void_p
+from dataclasses import dataclass, fields
+from typing import Any, Callable, NamedTuple, Optional, Sequence
+
+VERSION = (0, 1)  # major and minor of the header that the structs below mirror
+UNDEF_INT = -(2**31)
+UNDEF_INT64 = -(2**63)
+
+# ---- Names of numbers -------------------------------------------------------------------------------------------
+
+SUCCESS, INVALID_ARGUMENT, INVALID_USAGE = 0, 4, 5
+REMOTE_ERROR, MISMATCH, TIMEOUT, ARENA_TOO_SMALL, CLOSED, UNSUPPORTED = 6, 100, 101, 102, 103, 104
+
+TRANSPORTS = ("auto", "loopback", "nccl", "direct", "copy_engine")
+ORDERS = ("batch_first", "seq_first")
+
+
+class DataType(NamedTuple):
+    """An element type: its ulyxDataType_t, bytes an element, and what array interfaces call it (a carrier of the
+    same size where they have no name)."""
+
+    code: int
+    bytes: int
+    typestr: str
+
+
+DATA_TYPES = {
+    "int8": DataType(0, 1, "|i1"),
+    "uint8": DataType(1, 1, "|u1"),
+    "int32": DataType(2, 4, "<i4"),
+    "uint32": DataType(3, 4, "<u4"),
+    "int64": DataType(4, 8, "<i8"),
+    "uint64": DataType(5, 8, "<u8"),
+    "float16": DataType(6, 2, "<f2"),
+    "float32": DataType(7, 4, "<f4"),
+    "float64": DataType(8, 8, "<f8"),
+    "bfloat16": DataType(9, 2, "<u2"),
+    "float8_e4m3fn": DataType(10, 1, "|u1"),
+    "float8_e5m2": DataType(11, 1, "|u1"),
+    "bool": DataType(100, 1, "|b1"),
+    "int16": DataType(101, 2, "<i2"),
+    "uint16": DataType(102, 2, "<u2"),
+}
+# A carrier stands for these where the plan asks for them: numpy has neither bfloat16 nor float8.
+CARRIERS = {"uint16": ("bfloat16",), "int16": ("bfloat16",), "uint8": ("float8_e4m3fn", "float8_e5m2")}
+TYPESTRS = {"b1": "bool"} | {
+    kind + str(size): word + str(8 * size)
+    for kind, word, sizes in (("i", "int", (1, 2, 4, 8)), ("u", "uint", (1, 2, 4, 8)), ("f", "float", (2, 4, 8)))
+    for size in sizes
+}
+
+
+def _choose(what: str, name: str, names: Sequence[str]) -> int:
+    """The number of a name."""
+    if name not in names:
+        raise ValueError(f"{what} is {name!r}; known are {', '.join(names)}")
+    return names.index(name)
+
+
+def dtype_name(dtype: Any) -> str:
+    """'bfloat16' and the like, of such a name, a torch.dtype, a numpy dtype or a numpy scalar type."""
+    name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", None) or str(dtype)
+    name = name.removeprefix("torch.")
+    if name not in DATA_TYPES:
+        raise TypeError(f"unknown dtype {dtype!r}; known are {', '.join(DATA_TYPES)}")
+    return name
+
+
+# ---- The structs of ulyx.h ----------------------------------------------------------------------------------------
+
+
+class _Struct(ctypes.Structure):
+    """Starts from its ULYX_..._INITIALIZER."""
+
+    _magic_ = 0
+
+    def __init__(self, **values: Any) -> None:
+        super().__init__(size=ctypes.sizeof(self), magic=self._magic_, version=1, **values)
+
+
+_HEADER = [("size", c_size_t), ("magic", c_uint), ("version", c_uint)]
+
+
+class CRange(ctypes.Structure):
+    _fields_ = [("start", c_int64), ("stop", c_int64)]
+
+    def to_range(self) -> range:
+        return range(self.start, self.stop)
+
+
+class CStrides(ctypes.Structure):
+    _fields_ = [("batch", c_int64), ("token", c_int64), ("head", c_int64)]
+
+
+STRIDE_FIELDS = ("qIn", "kIn", "vIn", "qOut", "kOut", "vOut", "oIn", "oOut")
+
+
+class CShape(_Struct):
+    _magic_ = 0x756C7953
+    _fields_ = (
+        _HEADER
+        + [(name, c_int64) for name in ("tokens", "heads", "kvHeads", "headDim", "valueDim", "batch")]
+        + [("tokenCounts", POINTER(c_int64)), ("headCounts", POINTER(c_int64))]
+        + [(name, c_int) for name in ("type", "elementBytes", "seqOrder", "headsOrder", "packedIn", "packedOut")]
+        + [(name, CStrides) for name in STRIDE_FIELDS]
+    )
+
+
+class CShapeBytes(_Struct):
+    _magic_ = 0x756C7942
+    _fields_ = _HEADER + [(name, c_int64) for name in STRIDE_FIELDS + ("arena",)]
+
+
+class CConfig(_Struct):
+    _magic_ = 0x756C7943
+    _fields_ = (
+        _HEADER
+        + [(name, c_int) for name in ("transport", "agreePlans", "timeoutMs", "maxCtas")]
+        + [("arenaBytes", c_int64)]
+        + [(name, c_int) for name in ("streamPriority", "undisturbed", "copyStreams", "reserved")]
+    )
+
+
+class CUniqueId(ctypes.Structure):
+    _fields_ = [("internal", c_char * 128)]
+
+
+class CRuntimeInfo(_Struct):
+    _magic_ = 0x756C7952
+    _fields_ = (
+        _HEADER
+        + [(name, c_int) for name in ("rank", "nRanks", "transport", "device", "ncclVersion", "closed")]
+        + [("arenaBytes", c_int64), ("transportReason", c_char_p)]
+    )
+
+
+class CChoice(ctypes.Structure):
+    _fields_ = [("transport", c_int), ("reserved", c_int), ("reason", c_char_p), ("predictedUs", c_double)]
+
+
+class CPlanInfo(_Struct):
+    _magic_ = 0x756C7950
+    _fields_ = (
+        _HEADER
+        + [(name, c_int) for name in ("rank", "nRanks", "transport", "type")]
+        + [(name, c_int64) for name in ("elementBytes", "tokens", "heads", "kvHeads", "headDim", "valueDim", "batch")]
+        + [(name, CRange) for name in ("tokenRange", "headRange", "kvHeadRange")]
+        + [(name, c_int64) for name in ("tokenCount", "headCount", "kvHeadCount")]
+        + [(name, POINTER(CRange)) for name in ("tokenRanges", "headRanges", "kvHeadRanges")]
+        + [(name, POINTER(c_int64)) for name in ("tokenCounts", "headCounts", "kvHeadCounts")]
+        + [(name, POINTER(c_int64)) for name in ("seqToHeadsSendBytes", "seqToHeadsRecvBytes")]
+        + [(name, POINTER(c_int64)) for name in ("headsToSeqSendBytes", "headsToSeqRecvBytes")]
+        + [("arenaBytes", c_int64), ("signature", c_uint64), ("seqToHeads", CChoice), ("headsToSeq", CChoice)]
+    )
+
+
+class CTensor(_Struct):
+    _magic_ = 0x756C7954
+    _fields_ = _HEADER + [
+        ("data", c_void_p),
+        ("extents", c_int64 * 4),
+        ("strides", c_int64 * 4),
+        ("type", c_int),
+        ("elementBytes", c_int),
+    ]
+
+
+class CQkv(ctypes.Structure):
+    _fields_ = [("q", CTensor), ("k", CTensor), ("v", CTensor)]
+
+
+class CSegment(ctypes.Structure):
+    _fields_ = [("start", c_int64), ("stop", c_int64), ("row", c_int64)]
+
+
+class CRowsShape(_Struct):
+    _magic_ = 0x756C7957
+    _fields_ = (
+        _HEADER
+        + [(name, c_int) for name in ("op", "type", "elementBytes", "targeted")]
+        + [("rowElements", c_int64), ("total", c_int64), ("counts", POINTER(c_int64)), ("target", CRange)]
+        + [("sendCounts", POINTER(c_int64)), ("recvCounts", POINTER(c_int64))]
+        + [("inStride", c_int64), ("outStride", c_int64)]
+    )
+
+
+_CONFIG_UNDEFINED = {
+    name: UNDEF_INT64 if ctype is c_int64 else UNDEF_INT
+    for name, ctype in CConfig._fields_
+    if name not in ("size", "magic", "version", "reserved")
+}
+
+
+# ---- Library ------------------------------------------------------------------------------------------------------
+
+
+class Error(RuntimeError):
+    """A refused call: `code` is its ulyxResult_t, `name` the code's name, `message` what ulyxGetLastError said."""
+
+    def __init__(self, code: int, message: str, name: str = "") -> None:
+        super().__init__(f"{name or code}: {message}")
+        self.code = code
+        self.name = name
+        self.message = message
+
+
+_PROTOTYPES = {
+    "ulyxGetVersion": [POINTER(c_int)],
+    "ulyxBalancedRanges": [c_int64, c_int, POINTER(CRange)],
+    "ulyxShapeGetRanges": [POINTER(CShape), c_int, c_void_p, c_void_p, c_void_p],
+    "ulyxShapeGetBytes": [POINTER(CShape), c_int, c_int, POINTER(CShapeBytes)],
+    "ulyxGetUniqueId": [POINTER(CUniqueId)],
+    "ulyxRuntimeCreate": [POINTER(CConfig), c_int, CUniqueId, c_int, POINTER(c_void_p)],
+    "ulyxRuntimeCreateLocal": [POINTER(CConfig), c_int, POINTER(c_int), POINTER(c_void_p)],
+    "ulyxRuntimeReserve": [c_void_p, c_int64],
+    "ulyxRuntimeGetInfo": [c_void_p, POINTER(CRuntimeInfo)],
+    "ulyxRuntimeGetAsyncError": [c_void_p, POINTER(c_int)],
+    "ulyxRuntimeClose": [c_void_p],
+    "ulyxRuntimeDestroy": [POINTER(c_void_p)],
+    "ulyxMemAlloc": [c_void_p, c_int64, POINTER(c_void_p)],
+    "ulyxMemFree": [c_void_p, c_void_p],
+    "ulyxPlanCreate": [c_void_p, POINTER(CShape), POINTER(c_void_p)],
+    "ulyxPlanDestroy": [c_void_p],
+    "ulyxPlanGetInfo": [c_void_p, POINTER(CPlanInfo)],
+    "ulyxPlanGetQkv": [c_void_p, c_void_p, c_void_p],
+    "ulyxPlanGetOutput": [c_void_p, c_void_p, c_void_p],
+    "ulyxSeqToHeads": [c_void_p, POINTER(CQkv), POINTER(CQkv), c_void_p],
+    "ulyxHeadsToSeq": [c_void_p, POINTER(CTensor), POINTER(CTensor), c_void_p],
+    "ulyxLocalizeSegments": [c_void_p, c_int64, CRange, c_void_p, POINTER(c_int64)],
+    "ulyxTargetIntersection": [CRange, CRange, POINTER(CRange)],
+    "ulyxRowsPlanCreate": [c_void_p, POINTER(CRowsShape), POINTER(c_void_p)],
+    "ulyxRowsShapeGetArenaBytes": [POINTER(CRowsShape), c_int, c_int, POINTER(c_int64)],
+    "ulyxPlanGetRows": [c_void_p, c_void_p, c_void_p],
+    "ulyxAllGatherRows": [c_void_p, POINTER(CTensor), POINTER(CTensor), c_void_p],
+    "ulyxReduceScatterRows": [c_void_p, POINTER(CTensor), POINTER(CTensor), c_void_p],
+    "ulyxAllToAllRows": [c_void_p, POINTER(CTensor), POINTER(CTensor), c_void_p],
+}
+
+
+class Library:
+    """A loaded libulyx.so, checked against the structs of this file. Get one from load()."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.c = ctypes.CDLL(path)
+        for name, arguments in _PROTOTYPES.items():
+            function = getattr(self.c, name)
+            function.argtypes, function.restype = arguments, c_int
+        self.c.ulyxGetErrorString.argtypes, self.c.ulyxGetErrorString.restype = [c_int], c_char_p
+        self.c.ulyxGetLastError.argtypes, self.c.ulyxGetLastError.restype = [c_void_p], c_char_p
+        version = c_int()
+        self.check(self.c.ulyxGetVersion(byref(version)))
+        self.version = (version.value // 10000, version.value // 100 % 100, version.value % 100)
+        _verify(self)
+
+    def check(self, result: int) -> None:
+        """Raises Error unless `result` is ulyxSuccess."""
+        if result != SUCCESS:
+            raise self.error(result, self.last_error())
+
+    def error(self, code: int, message: str) -> Error:
+        return Error(code, message, self.c.ulyxGetErrorString(code).decode())
+
+    def last_error(self) -> str:
+        """What this thread's last refused call said."""
+        return self.c.ulyxGetLastError(None).decode(errors="replace")
+
+
+@functools.lru_cache(maxsize=None)
+def _load(path: str) -> Library:
+    return Library(path)
+
+
+def load(path: Optional[str] = None) -> Library:
+    """The library at `path`, else at $ULYX_LIBRARY, else where the system finds it. Loaded and checked once a path."""
+    found = path or os.environ.get("ULYX_LIBRARY") or ctypes.util.find_library("ulyx")
+    if not found:
+        raise OSError("libulyx.so not found: name it, or set ULYX_LIBRARY to its path")
+    return _load(found)
+
+
+def _verify(library: Library) -> None:
+    """Raises ImportError unless the library's structs are this file's. A world of one rank on the CPU is made to ask:
+    each struct must be accepted at its size here and refused one byte shorter."""
+    if library.version[:2] != VERSION:
+        raise ImportError(f"{library.path} is ulyx {library.version}, ulyx.py is written for {VERSION}")
+    c, handles = library.c, []
+
+    def probe(struct: _Struct, call: Callable[[], int]) -> None:
+        name, size = type(struct).__name__, ctypes.sizeof(struct)
+        struct.size = size - 1
+        shorter = call()
+        struct.size = size
+        if call() != SUCCESS or shorter != INVALID_ARGUMENT:
+            raise ImportError(
+                f"{library.path}: {name} is {size} bytes here and not in the library, "
+                f"which said: {library.last_error()!r}"
+            )
+
+    def make(call: Callable[[Any], int]) -> int:
+        handle = c_void_p()
+        handles.append(handle)
+        return call(byref(handle))
+
+    def destroy_runtimes() -> None:
+        for handle in handles[::-1]:
+            c.ulyxRuntimeDestroy(byref(handle))
+
+    config = CConfig(transport=1, agreePlans=0, timeoutMs=1000)
+    shape = CShape(tokens=1, heads=1, headDim=1, type=DATA_TYPES["int8"].code)
+    shape_bytes, info, plan_info = CShapeBytes(), CRuntimeInfo(), CPlanInfo()
+    rows = CRowsShape(rowElements=1, total=1, type=DATA_TYPES["int8"].code)
+    try:
+        probe(config, lambda: make(lambda handle: c.ulyxRuntimeCreateLocal(byref(config), 1, None, handle)))
+        runtime = handles[-1]
+        probe(info, lambda: c.ulyxRuntimeGetInfo(runtime, byref(info)))
+        probe(shape, lambda: c.ulyxShapeGetRanges(byref(shape), 1, None, None, None))
+        probe(shape_bytes, lambda: c.ulyxShapeGetBytes(byref(shape), 1, 0, byref(shape_bytes)))
+        arena = c_int64()
+        probe(rows, lambda: c.ulyxRowsShapeGetArenaBytes(byref(rows), 1, 0, byref(arena)))
+        plan = c_void_p()
+        library.check(c.ulyxPlanCreate(runtime, byref(shape), byref(plan)))
+        probe(plan_info, lambda: c.ulyxPlanGetInfo(plan, byref(plan_info)))
+        room = (ctypes.c_char * (4 * ctypes.sizeof(CTensor)))()  # a longer struct of the library's would fit, too
+        library.check(c.ulyxPlanGetOutput(plan, room, None))
+        tensor, element = CTensor.from_buffer_copy(room), (c_char * 2)()
+        tensor.data = ctypes.addressof(element)
+        output = CTensor.from_buffer_copy(tensor)
+        output.data = ctypes.addressof(element) + 1
+        probe(tensor, lambda: c.ulyxHeadsToSeq(plan, byref(tensor), byref(output), None))
+    finally:
+        destroy_runtimes()
+
+
+# ---- Tensors ------------------------------------------------------------------------------------------------------
+
+
+class View(NamedTuple):
+    """What a tensor's owner says about it. Strides are in elements."""
+
+    pointer: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str  # a key of DATA_TYPES, or '' where it has none
+    element_bytes: int
+    device: str  # 'cpu', 'cuda', or '' where it may be either
+    writable: bool
+    keep: Any  # holds what the pointer needs while the call runs
+
+
+def dense_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides in elements of a dense row-major tensor."""
+    return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+
+
+def view(tensor: Any) -> View:
+    """Describes a tensor of any of the four protocols."""
+    if hasattr(tensor, "data_ptr"):
+        return _view_torch(tensor)
+    for attribute, device in (("__cuda_array_interface__", "cuda"), ("__array_interface__", "cpu")):
+        interface = getattr(tensor, attribute, None)
+        if interface is not None:
+            return _view_interface(tensor, interface, device)
+    if hasattr(tensor, "__dlpack__"):
+        return _view_dlpack(tensor)
+    raise TypeError(
+        f"{type(tensor).__name__} is no tensor: it has neither data_ptr, __cuda_array_interface__, __array_interface__"
+        " nor __dlpack__"
+    )
+
+
+def _view_torch(tensor: Any) -> View:
+    device = getattr(tensor.device, "type", tensor.device)
+    name = str(tensor.dtype).removeprefix("torch.")
+    name = name if name in DATA_TYPES else ""
+    size = tensor.element_size()
+    return View(tensor.data_ptr(), tuple(tensor.shape), tuple(tensor.stride()), name, size, device, True, tensor)
+
+
+def _view_interface(tensor: Any, interface: dict, device: str) -> View:
+    shape, typestr = tuple(interface["shape"]), interface["typestr"]
+    if typestr[0] == ">":
+        raise TypeError(f"a tensor of type {typestr} is big-endian")
+    element_bytes = int(typestr[2:])
+    strides = interface.get("strides")
+    if strides is None:
+        strides = dense_strides(shape)
+    elif any(stride % element_bytes for stride in strides):
+        raise ValueError(f"strides of {tuple(strides)} bytes are no multiples of the element's {element_bytes}")
+    else:
+        strides = tuple(stride // element_bytes for stride in strides)
+    if interface.get("data") is None:
+        raise TypeError(f"the array interface of {type(tensor).__name__} names no data pointer")
+    pointer, read_only = interface["data"]
+    name = TYPESTRS.get(typestr[1:], "")
+    return View(pointer or 0, shape, strides, name, element_bytes, device, not read_only, tensor)
+
+
+class _DLTensor(ctypes.Structure):
+    _fields_ = [
+        ("data", c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("type_code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", POINTER(c_int64)),
+        ("strides", POINTER(c_int64)),
+        ("byte_offset", c_uint64),
+    ]
+
+
+_DL_DEVICES = {1: "cpu", 2: "cuda", 3: "cpu", 13: ""}
+_DL_TYPES = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 6: "bool"}
+
+
+def _view_dlpack(tensor: Any) -> View:
+    device_type = int(tensor.__dlpack_device__()[0])
+    if device_type not in _DL_DEVICES:
+        raise TypeError(f"a tensor on DLPack device type {device_type}; ulyx reads CPU and CUDA memory")
+    # -1: no synchronisation, the exchange is ordered by the stream that it runs on
+    capsule = tensor.__dlpack__(stream=-1) if device_type in (2, 13) else tensor.__dlpack__()
+    get_pointer = ctypes.PYFUNCTYPE(c_void_p, ctypes.py_object, c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
+    # The capsule stays "dltensor" and is not consumed: it gives the tensor back when it is dropped.
+    dl = _DLTensor.from_address(get_pointer(capsule, b"dltensor"))
+    shape = tuple(dl.shape[: dl.ndim])
+    strides = tuple(dl.strides[: dl.ndim]) if dl.strides else dense_strides(shape)
+    kind = _DL_TYPES.get(dl.type_code, "")
+    name = kind if kind == "bool" else f"{kind}{dl.bits}"
+    name = name if name in DATA_TYPES and dl.lanes == 1 else ""
+    pointer = (dl.data or 0) + dl.byte_offset
+    size = (dl.bits * dl.lanes + 7) // 8
+    return View(pointer, shape, strides, name, size, _DL_DEVICES[device_type], True, (tensor, capsule))
+
+
+class Buffer:
+    """A dense tensor in symmetric memory of a runtime. Read it through __cuda_array_interface__ (GPU),
+    __array_interface__ (CPU) or torch(). Must not be used once it or its runtime is freed."""
+
+    def __init__(self, runtime: "Runtime", pointer: int, shape: Sequence[int], dtype: str) -> None:
+        self.runtime = runtime
+        self.shape = tuple(shape)
+        self.dtype = dtype
+        self.device = "cuda" if runtime.device >= 0 else "cpu"
+        self._pointer = pointer
+
+    def data_ptr(self) -> int:
+        """The address, 0 without elements. Raises ValueError once the memory is gone."""
+        if self.runtime.handle is None or (self.nbytes and not self._pointer):
+            raise ValueError("this memory was freed, alone or with its runtime")
+        return self._pointer
+
+    def stride(self) -> tuple[int, ...]:
+        """In elements, as torch has it."""
+        return dense_strides(self.shape)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """In bytes, as numpy has it."""
+        return tuple(stride * self.element_size() for stride in self.stride())
+
+    def element_size(self) -> int:
+        return DATA_TYPES[self.dtype].bytes
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.element_size()
+
+    def _interface(self, device: str, typestr: str) -> dict:
+        if self.device != device:
+            raise AttributeError(f"memory on {self.device} has no array interface of {device}")
+        return {
+            "version": 3,
+            "shape": self.shape,
+            "typestr": typestr,
+            "data": (self.data_ptr(), False),
+            "strides": None,
+        }
+
+    @property
+    def __array_interface__(self) -> dict:
+        return self._interface("cpu", DATA_TYPES[self.dtype].typestr)
+
+    @property
+    def __cuda_array_interface__(self) -> dict:
+        typestr = DATA_TYPES[self.dtype].typestr
+        return self._interface("cuda", "<i2" if self.dtype == "bfloat16" else typestr)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def tobytes(self) -> bytes:
+        """A copy of the contents. CPU only."""
+        if self.device != "cpu":
+            raise TypeError("tobytes reads memory of the CPU, this is on a GPU")
+        return ctypes.string_at(self.data_ptr(), self.nbytes) if self.nbytes else b""
+
+    def torch(self) -> Any:
+        """The same memory as a torch.Tensor."""
+        import torch
+
+        dtype = getattr(torch, self.dtype)
+        if self.nbytes == 0:
+            return torch.empty(self.shape, dtype=dtype, device=self.device)
+        if self.device == "cpu":
+            memory = (c_char * self.nbytes).from_address(self.data_ptr())
+            return torch.frombuffer(memory, dtype=dtype).reshape(self.shape)
+        return torch.as_tensor(self, device=f"cuda:{self.runtime.device}").view(dtype)
+
+    def free(self) -> None:
+        """Gives the memory back before the runtime does. Collective and blocking on GPUs."""
+        self.runtime.library.check(self.runtime.library.c.ulyxMemFree(self.runtime.handle, self._pointer or None))
+        self._pointer = 0
+
+
+# ---- Runtime ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Config:
+    """Fields of ulyxConfig_t; None is undefined, and then the environment decides. transport is a name."""
+
+    transport: Optional[str] = None
+    agree_plans: Optional[int] = None
+    timeout_ms: Optional[int] = None
+    max_ctas: Optional[int] = None
+    arena_bytes: Optional[int] = None
+    stream_priority: Optional[int] = None
+    undisturbed: Optional[int] = None
+    copy_streams: Optional[int] = None
+
+    def to_c(self) -> CConfig:
+        given = {_camel(f.name): getattr(self, f.name) for f in fields(self) if getattr(self, f.name) is not None}
+        if self.transport is not None:
+            given["transport"] = _choose("transport", self.transport, TRANSPORTS)
+        return CConfig(**{**_CONFIG_UNDEFINED, **given})
+
+
+@dataclass(frozen=True)
+class RuntimeInfo:
+    """ulyxRuntimeInfo_t. device is -1 on the CPU."""
+
+    rank: int
+    n_ranks: int
+    transport: str
+    transport_reason: str
+    device: int
+    nccl_version: int
+    closed: bool
+    arena_bytes: int
+
+
+def unique_id(library: Optional[Library] = None) -> bytes:
+    """The 128 bytes that name a world; made on one rank, handed to all."""
+    library = library or load()
+    made = CUniqueId()
+    library.check(library.c.ulyxGetUniqueId(byref(made)))
+    return ctypes.string_at(byref(made), ctypes.sizeof(made))
+
+
+class Runtime:
+    """One rank of a world. As a context manager it destroys itself, which is collective on GPUs."""
+
+    def __init__(self, library: Library, handle: int) -> None:
+        """Not for callers: create and create_local make runtimes."""
+        self.library = library
+        self.handle: Optional[int] = handle
+        self._plans: list[_PlanBase] = []
+        info = self.info
+        self.rank, self.n_ranks, self.device = info.rank, info.n_ranks, info.device
+
+    @staticmethod
+    def create(
+        n_ranks: int, rank: int, unique_id: bytes, config: Optional[Config] = None, library: Optional[Library] = None
+    ) -> "Runtime":
+        """Joins a world as `rank` on the current CUDA device. Collective and blocking."""
+        library, handle = library or load(), c_void_p()
+        if len(unique_id) != ctypes.sizeof(CUniqueId):
+            raise ValueError(f"a unique id has {ctypes.sizeof(CUniqueId)} bytes, not {len(unique_id)}")
+        c_config, c_id = (config or Config()).to_c(), CUniqueId.from_buffer_copy(unique_id)
+        library.check(library.c.ulyxRuntimeCreate(byref(c_config), n_ranks, c_id, rank, byref(handle)))
+        return Runtime(library, handle.value)
+
+    @staticmethod
+    def create_local(
+        n_ranks: int,
+        devices: Optional[Sequence[int]] = None,
+        config: Optional[Config] = None,
+        library: Optional[Library] = None,
+    ) -> list["Runtime"]:
+        """All ranks in this process: on the CPU, or rank r on CUDA device devices[r]. One thread then drives each."""
+        library = library or load()
+        if devices is not None and len(devices) != n_ranks:
+            raise ValueError(f"{len(devices)} devices for {n_ranks} ranks")
+        handles = (c_void_p * max(n_ranks, 1))()
+        c_devices = None if devices is None else (c_int * n_ranks)(*devices)
+        c_config = (config or Config()).to_c()
+        library.check(library.c.ulyxRuntimeCreateLocal(byref(c_config), n_ranks, c_devices, handles))
+        return [Runtime(library, handle) for handle in handles]
+
+    @property
+    def info(self) -> RuntimeInfo:
+        info = CRuntimeInfo()
+        self.library.check(self.library.c.ulyxRuntimeGetInfo(self.handle, byref(info)))
+        return RuntimeInfo(
+            rank=info.rank,
+            n_ranks=info.nRanks,
+            transport=TRANSPORTS[info.transport],
+            transport_reason=(info.transportReason or b"").decode(),
+            device=info.device,
+            nccl_version=info.ncclVersion,
+            closed=bool(info.closed),
+            arena_bytes=info.arenaBytes,
+        )
+
+    def reserve(self, arena_bytes: int) -> None:
+        """Grows the staging arena to at least so many bytes. Collective and blocking on GPUs."""
+        self.library.check(self.library.c.ulyxRuntimeReserve(self.handle, arena_bytes))
+
+    def async_error(self) -> Optional[Error]:
+        """What a device found while an exchange ran, None if nothing. Waits for nothing."""
+        found = c_int()
+        self.library.check(self.library.c.ulyxRuntimeGetAsyncError(self.handle, byref(found)))
+        if found.value == SUCCESS:
+            return None
+        return self.library.error(found.value, self.library.c.ulyxGetLastError(self.handle).decode(errors="replace"))
+
+    def empty(self, shape: Sequence[int], dtype: Any) -> Buffer:
+        """Uninitialised symmetric memory. Ranks may differ in shape; all get the bytes of the largest. Collective and
+        blocking; each output deserves a Buffer of its own."""
+        name, pointer = dtype_name(dtype), c_void_p()
+        nbytes = math.prod(shape) * DATA_TYPES[name].bytes
+        self.library.check(self.library.c.ulyxMemAlloc(self.handle, nbytes, byref(pointer)))
+        return Buffer(self, pointer.value or 0, shape, name)
+
+    def close(self) -> None:
+        """Ends use; what is enqueued finishes. Not collective."""
+        self.library.check(self.library.c.ulyxRuntimeClose(self.handle))
+
+    def destroy(self) -> None:
+        """Frees all that the runtime owns, its plans and Buffers among it. Collective on GPUs. A second call does
+        nothing."""
+        handle = c_void_p(self.handle)
+        self.library.check(self.library.c.ulyxRuntimeDestroy(byref(handle)))
+        self.handle = None
+        for plan in self._plans:
+            plan.handle = None
+        self._plans.clear()
+
+    def __enter__(self) -> "Runtime":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.destroy()
+
+
+def run_local(runtimes: Sequence[Runtime], function: Callable[[Runtime], Any]) -> list[Any]:
+    """function(runtime) of every rank at once, each in a thread; their results in rank order. Raises the error of the
+    lowest rank that has one."""
+    results: list[Any] = [None] * len(runtimes)
+    errors: list[Optional[BaseException]] = [None] * len(runtimes)
+
+    def rank_main(index: int) -> None:
+        try:
+            results[index] = function(runtimes[index])
+        except BaseException as error:  # handed to the caller's thread
+            errors[index] = error
+
+    threads = [threading.Thread(target=rank_main, args=(index,)) for index in range(len(runtimes))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for error in errors:
+        if error is not None:
+            raise error
+    return results
+
+
+# ---- Plans --------------------------------------------------------------------------------------------------------
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.title() for word in rest)
+
+
+def _counts(counts: Optional[Sequence[int]], n_ranks: int, name: str) -> Any:
+    """An int64 array for a struct, which must name one count a rank."""
+    if counts is None:
+        return None
+    if len(counts) != n_ranks:
+        raise ValueError(f"{name} has {len(counts)} entries for {n_ranks} ranks")
+    return (c_int64 * n_ranks)(*counts)
+
+
+def make_shape(
+    n_ranks: int,
+    *,
+    tokens: int = 0,
+    heads: int,
+    head_dim: int,
+    kv_heads: int = 0,
+    value_dim: int = 0,
+    batch: int = 1,
+    dtype: Any = "bfloat16",
+    token_counts: Optional[Sequence[int]] = None,
+    head_counts: Optional[Sequence[int]] = None,
+    packed_in: bool = False,
+    packed_out: bool = False,
+    seq_order: str = "batch_first",
+    heads_order: str = "batch_first",
+    strides: Optional[dict[str, tuple[int, int, int]]] = None,
+) -> CShape:
+    """ulyxShape_t of these. strides names tensors as the struct does ('qIn': batch, token, head), in elements."""
+    shape = CShape(
+        tokens=tokens,
+        heads=heads,
+        kvHeads=kv_heads,
+        headDim=head_dim,
+        valueDim=value_dim,
+        batch=batch,
+        tokenCounts=_counts(token_counts, n_ranks, "token_counts"),
+        headCounts=_counts(head_counts, n_ranks, "head_counts"),
+        type=DATA_TYPES[dtype_name(dtype)].code,
+        seqOrder=_choose("seq_order", seq_order, ORDERS),
+        headsOrder=_choose("heads_order", heads_order, ORDERS),
+        packedIn=packed_in,
+        packedOut=packed_out,
+    )
+    for name, values in (strides or {}).items():
+        if name not in STRIDE_FIELDS:
+            raise ValueError(f"strides of {name!r}; tensors are {', '.join(STRIDE_FIELDS)}")
+        setattr(shape, name, CStrides(*values))
+    return shape
+
+
+def shape_bytes(n_ranks: int, rank: int, library: Optional[Library] = None, **shape: Any) -> dict[str, int]:
+    """Bytes that one rank needs for the tensors of a shape (keywords of Plan), and under 'arena' for staging."""
+    library, needed, c_shape = library or load(), CShapeBytes(), make_shape(n_ranks, **shape)
+    library.check(library.c.ulyxShapeGetBytes(byref(c_shape), n_ranks, rank, byref(needed)))
+    return {name: getattr(needed, name) for name in STRIDE_FIELDS + ("arena",)}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How an operation is moved and why; predicted_us is negative without a prediction."""
+
+    transport: str
+    reason: str
+    predicted_us: float
+
+
+@dataclass(frozen=True)
+class PlanInfo:
+    """ulyxPlanInfo_t. Ranges are this rank's, the lists are every rank's; bytes are by peer."""
+
+    rank: int
+    n_ranks: int
+    tokens: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    value_dim: int
+    batch: int
+    element_bytes: int
+    token_range: range
+    head_range: range
+    kv_head_range: range
+    token_ranges: list[range]
+    head_ranges: list[range]
+    kv_head_ranges: list[range]
+    seq_to_heads_send_bytes: list[int]
+    seq_to_heads_recv_bytes: list[int]
+    heads_to_seq_send_bytes: list[int]
+    heads_to_seq_recv_bytes: list[int]
+    arena_bytes: int
+    signature: int
+    seq_to_heads: Choice
+    heads_to_seq: Choice
+
+
+def _python_value(value: Any, n_ranks: int) -> Any:
+    """A field of ulyxPlanInfo_t as PlanInfo has it."""
+    if isinstance(value, CRange):
+        return value.to_range()
+    if isinstance(value, CChoice):
+        return Choice(TRANSPORTS[value.transport], (value.reason or b"").decode(), value.predictedUs)
+    if isinstance(value, int):
+        return value
+    return [_python_value(item, n_ranks) for item in value[:n_ranks]]
+
+
+class _PlanBase:
+    """A handle that a runtime owns, and the tensors that it expects."""
+
+    def __init__(self, runtime: Runtime, dtype: Any) -> None:
+        self.runtime = runtime
+        self.dtype = dtype_name(dtype)
+        self.handle: Optional[int] = None
+        self._c = runtime.library.c
+
+    def _adopt(self, result: int, handle: c_void_p) -> None:
+        self.runtime.library.check(result)
+        self.handle = handle.value
+        self.runtime._plans.append(self)
+
+    def destroy(self) -> None:
+        """Host memory only; exchanges in flight and captured graphs go on. The runtime does it, too."""
+        if self.handle is None:
+            return
+        self.runtime.library.check(self._c.ulyxPlanDestroy(self.handle))
+        self.handle = None
+        self.runtime._plans.remove(self)
+
+    def __enter__(self) -> "_PlanBase":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.destroy()
+
+    def _fill(self, tensor: CTensor, given: View, name: str, output: bool) -> None:
+        """What every tensor needs; extents and strides are its caller's."""
+        on_gpu = self.runtime.device >= 0
+        if given.device and (given.device == "cuda") != on_gpu:
+            raise self._mismatch(f"{name} is on {given.device}, the runtime's rank on {'cuda' if on_gpu else 'cpu'}")
+        if output and not given.writable:
+            raise self._mismatch(f"{name} is read-only")
+        if given.dtype != self.dtype and self.dtype not in CARRIERS.get(given.dtype, ()):
+            raise self._mismatch(
+                f"{name} has elements of {given.dtype or 'no known type'}, the plan's are {self.dtype}"
+            )
+        tensor.data = given.pointer or None
+
+    def _mismatch(self, message: str) -> Error:
+        return self.runtime.library.error(MISMATCH, message)
+
+
+class Plan(_PlanBase):
+    """A shape resolved for both exchanges of one runtime. Creation is collective.
+
+    Tensors are [batch, tokens, heads, dim], with order 'seq_first' [tokens, batch, heads, dim], with batch 1 also
+    [tokens, heads, dim]. A packed side is one tensor, given and returned as q alone, of q, k and v heads together
+    ([..., 1, row elements] where head_dim and value_dim differ).
+    """
+
+    def __init__(self, runtime: Runtime, *, dtype: Any = "bfloat16", **shape: Any) -> None:
+        """Keywords are those of make_shape: numbers of the whole model, counts one a rank."""
+        super().__init__(runtime, dtype)
+        c_shape, handle = make_shape(runtime.n_ranks, dtype=dtype, **shape), c_void_p()
+        self._adopt(self._c.ulyxPlanCreate(runtime.handle, byref(c_shape), byref(handle)), handle)
+        self._seq_first = {"seq": bool(c_shape.seqOrder), "heads": bool(c_shape.headsOrder)}
+        self._packed_in, self._packed_out = bool(c_shape.packedIn), bool(c_shape.packedOut)
+        self._in, self._out, self._o_in, self._o_out = CQkv(), CQkv(), CTensor(), CTensor()
+        runtime.library.check(self._c.ulyxPlanGetQkv(self.handle, byref(self._in), byref(self._out)))
+        runtime.library.check(self._c.ulyxPlanGetOutput(self.handle, byref(self._o_in), byref(self._o_out)))
+
+    @property
+    def info(self) -> PlanInfo:
+        """Every number of the plan."""
+        info = CPlanInfo()
+        self.runtime.library.check(self._c.ulyxPlanGetInfo(self.handle, byref(info)))
+        return PlanInfo(**{f.name: _python_value(getattr(info, _camel(f.name)), info.nRanks) for f in fields(PlanInfo)})
+
+    def seq_shapes(self) -> list[tuple[int, ...]]:
+        """Shapes in memory order of q, k, v (packed: of the one tensor) on this rank's sequence side."""
+        return self._shapes(self._in, self._packed_in, "seq")
+
+    def heads_shapes(self) -> list[tuple[int, ...]]:
+        """The same of this rank's heads side."""
+        return self._shapes(self._out, self._packed_out, "heads")
+
+    def o_heads_shape(self) -> tuple[int, ...]:
+        """Shape of what heads_to_seq reads."""
+        return self._shape(self._o_in, "heads")
+
+    def o_seq_shape(self) -> tuple[int, ...]:
+        """Shape of what heads_to_seq writes."""
+        return self._shape(self._o_out, "seq")
+
+    def _shapes(self, qkv: CQkv, packed: bool, side: str) -> list[tuple[int, ...]]:
+        return [self._shape(tensor, side) for tensor in ((qkv.q,) if packed else (qkv.q, qkv.k, qkv.v))]
+
+    def _shape(self, tensor: CTensor, side: str) -> tuple[int, ...]:
+        batch, tokens, heads, dim = tensor.extents
+        return (tokens, batch, heads, dim) if self._seq_first[side] else (batch, tokens, heads, dim)
+
+    def empty_heads(self) -> list[Buffer]:
+        """Outputs for seq_to_heads in symmetric memory. Collective and blocking."""
+        return [self.runtime.empty(shape, self.dtype) for shape in self.heads_shapes()]
+
+    def empty_seq(self) -> Buffer:
+        """The output for heads_to_seq in symmetric memory. Collective and blocking."""
+        return self.runtime.empty(self.o_seq_shape(), self.dtype)
+
+    def seq_to_heads(self, q: Any, k: Any = None, v: Any = None, out: Any = None, stream: int = 0) -> Any:
+        """Own tokens over all heads -> all tokens over own heads. Returns `out`: (q, k, v), or one tensor where that
+        side is packed; None allocates it anew, so make it once (empty_heads) and pass it. `stream` is a cudaStream_t.
+        Collective."""
+        if out is None:
+            out = self.empty_heads()
+            out = out[0] if self._packed_out else tuple(out)
+        self.bind_seq_to_heads(q, k, v, out)(stream)
+        return out
+
+    def heads_to_seq(self, o: Any, out: Any = None, stream: int = 0) -> Any:
+        """All tokens over own heads -> own tokens over all heads. Returns `out`; otherwise as seq_to_heads."""
+        if out is None:
+            out = self.empty_seq()
+        self.bind_heads_to_seq(o, out)(stream)
+        return out
+
+    def bind_seq_to_heads(self, q: Any, k: Any, v: Any, out: Any) -> Callable[[int], None]:
+        """A function of the stream that does seq_to_heads on the memory that these tensors have now, and keeps them
+        alive: what reading the tensors costs is paid once. Not collective; its calls are."""
+        c_in = self._qkv(self._in, (q, k, v), self._packed_in, "seq", "in.", False)
+        given = (out,) if self._packed_out else tuple(out)
+        c_out = self._qkv(self._out, given, self._packed_out, "heads", "out.", True)
+        return self._bound(self._c.ulyxSeqToHeads, c_in, c_out, (q, k, v, given))
+
+    def bind_heads_to_seq(self, o: Any, out: Any) -> Callable[[int], None]:
+        """The same for heads_to_seq."""
+        c_in, c_out = CTensor.from_buffer_copy(self._o_in), CTensor.from_buffer_copy(self._o_out)
+        self._fill4(c_in, o, "heads", "in", False)
+        self._fill4(c_out, out, "seq", "out", True)
+        return self._bound(self._c.ulyxHeadsToSeq, c_in, c_out, (o, out))
+
+    def _bound(self, function: Any, c_in: Any, c_out: Any, keep: Any) -> Callable[[int], None]:
+        check, in_pointer, out_pointer = self.runtime.library.check, byref(c_in), byref(c_out)
+
+        def call(stream: int = 0, _keep: Any = keep) -> None:
+            check(function(self.handle, in_pointer, out_pointer, stream))
+
+        return call
+
+    def _qkv(self, expected: CQkv, given: Sequence[Any], packed: bool, side: str, name: str, output: bool) -> CQkv:
+        if not packed and (len(given) != 3 or any(tensor is None for tensor in given)):
+            raise self._mismatch(f"{name[:-1]} needs q, k and v: this side is not packed")
+        if packed and any(tensor is not None for tensor in given[1:]):
+            raise self._mismatch(f"{name[:-1]} takes q alone: this side is packed")
+        qkv = CQkv.from_buffer_copy(expected)
+        self._fill4(qkv.q, given[0], side, name + "q", output)
+        if not packed:
+            self._fill4(qkv.k, given[1], side, name + "k", output)
+            self._fill4(qkv.v, given[2], side, name + "v", output)
+        return qkv
+
+    def _fill4(self, tensor: CTensor, given: Any, side: str, name: str, output: bool) -> None:
+        seen = view(given)
+        self._fill(tensor, seen, name, output)
+        shape, strides = seen.shape, seen.strides
+        if len(shape) == 3:
+            shape, strides = (1,) + shape, (0,) + strides
+        elif len(shape) != 4:
+            raise self._mismatch(f"{name} has {len(shape)} dimensions, expected 4, or 3 with batch 1")
+        elif self._seq_first[side]:
+            shape, strides = (shape[1], shape[0]) + shape[2:], (strides[1], strides[0]) + strides[2:]
+        tensor.extents[:] = shape
+        tensor.strides[:] = (0, 0, 0, 0) if 0 in shape else strides
+
+
+def enqueue_cost(
+    plan: Plan,
+    q: Any,
+    k: Any,
+    v: Any,
+    out: Any,
+    stream: int = 0,
+    calls: int = 200,
+    warmup: int = 20,
+    bound: bool = False,
+) -> float:
+    """Median host time of one seq_to_heads from Python in microseconds; `bound`: of a bound one. Collective: every rank
+    calls it alike. On loopback that is the whole exchange, waiting for the other ranks included; on GPUs `stream` is
+    left with calls + warmup exchanges queued, and where CUDA's queue fills up the host waits for the device."""
+    exchange, times = plan.bind_seq_to_heads(q, k, v, out), []
+    for _ in range(warmup + calls):
+        start = time.perf_counter_ns()
+        if bound:
+            exchange(stream)
+        else:
+            plan.seq_to_heads(q, k, v, out, stream)
+        times.append(time.perf_counter_ns() - start)
+    return statistics.median(times[warmup:]) / 1e3
+
+
+# ---- Row collectives ----------------------------------------------------------------------------------------------
+
+_ALL_GATHER, _REDUCE_SCATTER, _ALL_TO_ALL = 0, 1, 2
+
+
+class RowsPlan(_PlanBase):
+    """A plan for one row collective; the static methods make it, collectively, and run() does it. A row is
+    `row_elements` elements whatever its own shape, so tensors are [rows, ...], dense within a row. `in_stride` and
+    `out_stride` are elements from row to row, 0 dense."""
+
+    def __init__(self, runtime: Runtime, op: int, row_elements: int, dtype: Any, shape: dict[str, Any]) -> None:
+        """Not for callers: shape has fields of ulyxRowsShape_t."""
+        super().__init__(runtime, dtype)
+        code, handle = DATA_TYPES[self.dtype].code, c_void_p()
+        c_shape = CRowsShape(op=op, type=code, rowElements=row_elements, **shape)
+        self._adopt(self._c.ulyxRowsPlanCreate(runtime.handle, byref(c_shape), byref(handle)), handle)
+        self._run = (self._c.ulyxAllGatherRows, self._c.ulyxReduceScatterRows, self._c.ulyxAllToAllRows)[op]
+        self._in, self._out = CTensor(), CTensor()
+        runtime.library.check(self._c.ulyxPlanGetRows(self.handle, byref(self._in), byref(self._out)))
+
+    @staticmethod
+    def all_gather(
+        runtime: Runtime,
+        row_elements: int,
+        *,
+        total: int = 0,
+        counts: Optional[Sequence[int]] = None,
+        dtype: Any = "bfloat16",
+        in_stride: int = 0,
+        out_stride: int = 0,
+    ) -> "RowsPlan":
+        """Own rows -> all rows. Rows are balanced over the ranks unless counts has each rank's."""
+        shape = {"total": total, "counts": _counts(counts, runtime.n_ranks, "counts")}
+        shape |= {"inStride": in_stride, "outStride": out_stride}
+        return RowsPlan(runtime, _ALL_GATHER, row_elements, dtype, shape)
+
+    @staticmethod
+    def all_gather_target(
+        runtime: Runtime,
+        row_elements: int,
+        target: range,
+        *,
+        total: int = 0,
+        counts: Optional[Sequence[int]] = None,
+        dtype: Any = "bfloat16",
+        in_stride: int = 0,
+        out_stride: int = 0,
+    ) -> "RowsPlan":
+        """The rows of `target` that each rank owns -> all rows of `target`."""
+        shape = {"total": total, "counts": _counts(counts, runtime.n_ranks, "counts")}
+        shape |= {"targeted": 1, "target": CRange(target.start, target.stop)}
+        shape |= {"inStride": in_stride, "outStride": out_stride}
+        return RowsPlan(runtime, _ALL_GATHER, row_elements, dtype, shape)
+
+    @staticmethod
+    def reduce_scatter(
+        runtime: Runtime,
+        row_elements: int,
+        *,
+        total: int = 0,
+        counts: Optional[Sequence[int]] = None,
+        dtype: Any = "bfloat16",
+        in_stride: int = 0,
+        out_stride: int = 0,
+    ) -> "RowsPlan":
+        """Partial sums of all rows -> own rows, summed over ranks. float16, bfloat16, float32."""
+        shape = {"total": total, "counts": _counts(counts, runtime.n_ranks, "counts")}
+        shape |= {"inStride": in_stride, "outStride": out_stride}
+        return RowsPlan(runtime, _REDUCE_SCATTER, row_elements, dtype, shape)
+
+    @staticmethod
+    def all_to_all(
+        runtime: Runtime,
+        row_elements: int,
+        send_counts: Sequence[int],
+        recv_counts: Sequence[int],
+        *,
+        dtype: Any = "bfloat16",
+        in_stride: int = 0,
+        out_stride: int = 0,
+    ) -> "RowsPlan":
+        """send_counts[r] rows to rank r and recv_counts[r] from it, in rank order; the ranks' own numbers."""
+        shape = {"sendCounts": _counts(send_counts, runtime.n_ranks, "send_counts")}
+        shape |= {"recvCounts": _counts(recv_counts, runtime.n_ranks, "recv_counts")}
+        shape |= {"inStride": in_stride, "outStride": out_stride}
+        return RowsPlan(runtime, _ALL_TO_ALL, row_elements, dtype, shape)
+
+    @property
+    def in_rows(self) -> int:
+        """Rows that this rank hands in."""
+        return self._in.extents[1]
+
+    @property
+    def out_rows(self) -> int:
+        """Rows that this rank gets."""
+        return self._out.extents[1]
+
+    def empty(self) -> Buffer:
+        """The output [out_rows, row_elements] in symmetric memory. Collective and blocking."""
+        return self.runtime.empty((self.out_rows, self._out.extents[3]), self.dtype)
+
+    def run(self, rows: Any, out: Any = None, stream: int = 0) -> Any:
+        """Does the collective and returns `out`, allocated anew if None. `stream` is a cudaStream_t. Collective."""
+        if out is None:
+            out = self.empty()
+        c_in, c_out = CTensor.from_buffer_copy(self._in), CTensor.from_buffer_copy(self._out)
+        self._fill_rows(c_in, rows, "in", False)
+        self._fill_rows(c_out, out, "out", True)
+        self.runtime.library.check(self._run(self.handle, byref(c_in), byref(c_out), stream))
+        return out
+
+    def _fill_rows(self, tensor: CTensor, given: Any, name: str, output: bool) -> None:
+        seen = view(given)
+        self._fill(tensor, seen, name, output)
+        if not seen.shape:
+            raise self._mismatch(f"{name} has no dimensions, expected [rows, ...]")
+        rows, inner = seen.shape[0], seen.shape[1:]
+        wrong = any(n > 1 and a != b for n, a, b in zip(inner, seen.strides[1:], dense_strides(inner)))
+        if wrong and rows > 0:
+            raise self._mismatch(f"{name}: strides within a row are {seen.strides[1:]}, dense {dense_strides(inner)}")
+        tensor.extents[:] = (1, rows, 1, math.prod(inner))
+        tensor.strides[:] = (0, seen.strides[0], 0, 1) if rows > 0 else (0, 0, 0, 0)
+
+
+# ---- Pure functions -----------------------------------------------------------------------------------------------
+
+
+def balanced_ranges(total: int, parts: int, library: Optional[Library] = None) -> list[range]:
+    """`total` items in `parts` contiguous ranges, the first ones a token longer."""
+    library, ranges = library or load(), (CRange * max(parts, 1))()
+    library.check(library.c.ulyxBalancedRanges(total, parts, ranges))
+    return [item.to_range() for item in ranges]
+
+
+def localize_segments(
+    segments: Sequence[tuple[int, int, int]], shard: range, library: Optional[Library] = None
+) -> list[tuple[int, int, int]]:
+    """(start, stop, row) of the whole sequence, clipped to a shard and counted from its first token."""
+    library, count, kept = library or load(), len(segments), c_int64()
+    c_segments = (CSegment * count)(*segments)
+    c_shard = CRange(shard.start, shard.stop)
+    library.check(library.c.ulyxLocalizeSegments(c_segments, count, c_shard, c_segments, byref(kept)))
+    return [(segment.start, segment.stop, segment.row) for segment in c_segments[: kept.value]]
+
+
+def target_intersection(target: range, shard: range, library: Optional[Library] = None) -> range:
+    """The tokens of `target` in `shard`, counted from the shard's first token; range(0, 0) if there are none."""
+    library, local = library or load(), CRange()
+    given = CRange(target.start, target.stop), CRange(shard.start, shard.stop)
+    library.check(library.c.ulyxTargetIntersection(*given, byref(local)))
+    return local.to_range()
+
+
+# ---- PyTorch ------------------------------------------------------------------------------------------------------
+
+
+class TorchOps:
+    """Custom ops of torch over plans, which graphs name by number. From register_torch_ops."""
+
+    def __init__(self) -> None:
+        self._plans: list[Plan] = []
+
+    def add(self, plan: Plan) -> int:
+        """The number that the ops take for this plan; equal on every rank if ranks add in the same order."""
+        self._plans.append(plan)
+        return len(self._plans) - 1
+
+    def __getitem__(self, number: int) -> Plan:
+        return self._plans[number]
+
+
+def register_torch_ops(namespace: str = "ulyx") -> TorchOps:
+    """Registers torch.ops.<namespace>.seq_to_heads(q, k, v, q_out, k_out, v_out, plan) and
+    .heads_to_seq(o, o_out, plan), once a process and namespace. Both write their outputs and return nothing, run on
+    torch's current stream, and may be compiled and captured. Unpacked plans; no autograd.
+
+    torch.compile may hand an op a copy of an output that it cannot update in place. The exchange is right then, too,
+    but that copy is no symmetric memory; keep outputs from empty_heads() as graph inputs that nothing else writes.
+    """
+    import torch
+
+    plans = TorchOps()
+
+    def stream_of(tensor: Any) -> int:
+        return torch.cuda.current_stream(tensor.device).cuda_stream if tensor.is_cuda else 0
+
+    def seq_to_heads(q, k, v, q_out, k_out, v_out, plan):  # the schema has the types
+        plans[plan].seq_to_heads(q, k, v, (q_out, k_out, v_out), stream_of(q))
+
+    def heads_to_seq(o, o_out, plan):
+        plans[plan].heads_to_seq(o, o_out, stream_of(o))
+
+    exchange = torch.library.custom_op(
+        f"{namespace}::seq_to_heads",
+        seq_to_heads,
+        mutates_args=("q_out", "k_out", "v_out"),
+        schema="(Tensor q, Tensor k, Tensor v, Tensor(a!) q_out, Tensor(b!) k_out, Tensor(c!) v_out, int plan) -> ()",
+    )
+    back = torch.library.custom_op(
+        f"{namespace}::heads_to_seq",
+        heads_to_seq,
+        mutates_args=("o_out",),
+        schema="(Tensor o, Tensor(a!) o_out, int plan) -> ()",
+    )
+    exchange.register_fake(lambda q, k, v, q_out, k_out, v_out, plan: None)
+    back.register_fake(lambda o, o_out, plan: None)
+    return plans
