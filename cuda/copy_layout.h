@@ -38,11 +38,11 @@ typedef struct ulyxCopyDesc {
 #define ULYX_COPY_BATCH_SMALL 64
 #define ULYX_COPY_BATCH_LARGE 512
 
-#define ULYX_COPY_BATCH_FIELDS(n)                                            \
-  uint32_t count;                                                            \
-  uint32_t tiles;                                                            \
-  uint32_t streaming; /* 1: loads and stores leave the L2 cache to others */ \
-  uint32_t reserved;                                                         \
+#define ULYX_COPY_BATCH_FIELDS(n)                                                 \
+  uint32_t count;                                                                 \
+  uint32_t tiles;                                                                 \
+  uint32_t streaming; /* 1: loads and stores leave the L2 cache to others */      \
+  uint32_t reserved;                                                              \
   const uint32_t* skip; /* device memory; not NULL and not 0 there: do nothing */ \
   ulyxCopyDesc desc[n]
 

@@ -10,8 +10,8 @@
 // stream. Records are reused every epoch without a race: a rank writes its next entry only after every peer's exit,
 // and a peer writes its exit only after all its blocks have read the entries.
 //
-// Every wait ends: by its slot, by the timeout, by the abort word or by a peer that gave up. One block's threads look at
-// the abort word, which is in host memory, every 20 us that they wait; the others look at `lost`.
+// Every wait ends: by its slot, by the timeout, by the abort word or by a peer that gave up. One block's threads look
+// at the abort word, which is in host memory, every 20 us that they wait; the others look at `lost`.
 
 #include "kernels.h"
 #include "tiles.cuh"
@@ -138,8 +138,8 @@ __device__ void enter(const ulyxMeeting& meeting, const uint64_t* starts, const 
 // What a block learns from the entry records.
 struct Met {
   uint64_t base[ULYX_EXCHANGE_MAX_RANKS * ULYX_EXCHANGE_PLACES];  // addresses of the peers' places
-  uint32_t mismatch;                                             // lowest peer that means something else
-  uint32_t misplaced;                                            // lowest peer * places + place
+  uint32_t mismatch;                                              // lowest peer that means something else
+  uint32_t misplaced;                                             // lowest peer * places + place
   uint32_t lost;
 };
 
@@ -154,7 +154,8 @@ __device__ void readSlot(const ulyxMeeting& meeting, const uint64_t* pairs, int 
   if (value == ULYX_PLACE_NONE) return;
   const uint64_t window = (value >> ULYX_PLACE_OFFSET_BITS) - 1;
   const uint64_t offset = value & ((UINT64_C(1) << ULYX_PLACE_OFFSET_BITS) - 1);
-  met->base[at] = meeting.windows[window * static_cast<uint64_t>(meeting.nRanks) + static_cast<uint64_t>(peer)] + offset;
+  met->base[at] =
+      meeting.windows[window * static_cast<uint64_t>(meeting.nRanks) + static_cast<uint64_t>(peer)] + offset;
 }
 
 // The first block to find it says so.
@@ -164,12 +165,12 @@ __device__ void refuse(const ulyxMeeting& meeting, uint64_t epoch, const Met& me
   const ulyxRecords* const mine = recordsOf(meeting, meeting.rank);
   if (met.mismatch != kNobody) {
     write(meeting.passing, epoch, ulyxFoundMismatch, met.mismatch, meeting.signature,
-           loadSlot(&mine->entry[met.mismatch].slot[0]).value);
+          loadSlot(&mine->entry[met.mismatch].slot[0]).value);
     return;
   }
   const uint32_t peer = met.misplaced / ULYX_EXCHANGE_PLACES, place = met.misplaced % ULYX_EXCHANGE_PLACES;
   write(meeting.passing, epoch, ulyxFoundMisplaced, peer, meeting.places[place],
-         loadSlot(&mine->entry[peer].slot[1 + place]).value);
+        loadSlot(&mine->entry[peer].slot[1 + place]).value);
 }
 
 // The whole block waits for every peer's entry record. True: the copies may be made.
@@ -283,7 +284,8 @@ __device__ void storeTile(const Batch<kCapacity>& batch, uint32_t turn, const Me
   const ulyxCopyDesc& desc = batch.desc[ulyxFindCopy(batch.desc, batch.count, tile)];
   const uint32_t first = (tile - desc.firstTile) * ULYX_COPY_TILE_UNITS + threadIdx.x;
   unsigned char* dst = desc.dst;
-  if (desc.target != 0) dst = reinterpret_cast<unsigned char*>(met.base[desc.target - 1] + reinterpret_cast<uint64_t>(dst));
+  if (desc.target != 0)
+    dst = reinterpret_cast<unsigned char*>(met.base[desc.target - 1] + reinterpret_cast<uint64_t>(dst));
   switch (desc.unitBytesLog2) {
     case 4:
       return storeUnits<uint4>(desc, first, dst, held);

@@ -99,18 +99,18 @@ typedef struct ulyxMeeting {
  *
  * Copies of the batch with target 0 are this rank's own and have addresses; otherwise target is
  * 1 + peer * ULYX_EXCHANGE_PLACES + place, and dst is an offset from there. The copies to peers come first: their
- * tiles are [0, remoteTiles). `mix` is their share of the turns in which tiles are taken, in units of 2^-32, until one of
- * the two kinds has none left: remoteTiles / tiles, rounded up, interleaves them evenly, so that neither the wire nor the
- * memory waits for the other; 1 takes those to peers first. */
+ * tiles are [0, remoteTiles). `mix` is their share of the turns in which tiles are taken, in units of 2^-32, until one
+ * of the two kinds has none left: remoteTiles / tiles, rounded up, interleaves them evenly, so that neither the wire
+ * nor the memory waits for the other; 1 takes those to peers first. */
 #define ULYX_EXCHANGE_BATCH_FIELDS(n)       \
   ulyxMeeting meeting;                      \
   uint64_t starts[ULYX_EXCHANGE_MAX_RANKS]; \
   uint64_t pairs[ULYX_EXCHANGE_MAX_RANKS];  \
-  uint32_t count;                     \
-  uint32_t tiles;                     \
-  uint32_t remoteTiles;               \
-  uint32_t reserved;                  \
-  uint64_t mix;                       \
+  uint32_t count;                           \
+  uint32_t tiles;                           \
+  uint32_t remoteTiles;                     \
+  uint32_t reserved;                        \
+  uint64_t mix;                             \
   ulyxCopyDesc desc[n]
 
 #define ULYX_EXCHANGE_BATCH_NONE 1

@@ -17,15 +17,15 @@ typedef struct ulyxSumAddend {
   int64_t firstRow, rowCount;
 } ulyxSumAddend;
 
-#define ULYX_SUM_FIELDS(n)                                                      \
-  unsigned char* dst;                                                           \
-  int64_t dstPitch;                                                             \
-  int64_t rows;                                                                 \
-  int64_t rowElements;                                                          \
-  int32_t type; /* ulyxDataType_t */                                            \
-  int32_t wide; /* 1: every address, pitch and row is a multiple of 16 bytes */ \
-  int32_t count;                                                                \
-  int32_t reserved;                                                             \
+#define ULYX_SUM_FIELDS(n)                                                        \
+  unsigned char* dst;                                                             \
+  int64_t dstPitch;                                                               \
+  int64_t rows;                                                                   \
+  int64_t rowElements;                                                            \
+  int32_t type; /* ulyxDataType_t */                                              \
+  int32_t wide; /* 1: every address, pitch and row is a multiple of 16 bytes */   \
+  int32_t count;                                                                  \
+  int32_t reserved;                                                               \
   const uint32_t* skip; /* device memory; not NULL and not 0 there: do nothing */ \
   ulyxSumAddend addends[n]
 

@@ -27,7 +27,8 @@ GetPointer findGetPointer() {
 
 #if ULYX_WINDOW_KERNEL
 __global__ void readPeers(ncclWindow_t window, int nRanks, uint64_t* words) {
-  for (int rank = 0; rank < nRanks; ++rank) words[rank] = reinterpret_cast<uint64_t>(ncclGetLsaPointer(window, 0, rank));
+  for (int rank = 0; rank < nRanks; ++rank)
+    words[rank] = reinterpret_cast<uint64_t>(ncclGetLsaPointer(window, 0, rank));
 }
 #endif
 

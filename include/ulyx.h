@@ -319,8 +319,8 @@ ULYX_API ulyxResult_t ulyxRuntimeGetInfo(ulyxRuntime_t rt, ulyxRuntimeInfo_t* in
  * cannot recall what was queued: the outputs are void, and where the ranks' outputs lay differently so is other memory
  * from ulyxMemAlloc. Told once, by this call or by the next exchange, which is enqueued all the same so that the ranks
  * stay in step.
- * ulyxTimeout, ulyxRemoteError: a rank did not come, or gave up. Told for ever, by exchanges too, which then do nothing;
- * destroy the runtime. Outputs of copy_engine are void, on the rank that did not come as well. */
+ * ulyxTimeout, ulyxRemoteError: a rank did not come, or gave up. Told for ever, by exchanges too, which then do
+ * nothing; destroy the runtime. Outputs of copy_engine are void, on the rank that did not come as well. */
 ULYX_API ulyxResult_t ulyxRuntimeGetAsyncError(ulyxRuntime_t rt, ulyxResult_t* error);
 
 /* Ends use: later calls on the runtime and its plans return ulyxClosed, save GetInfo, GetLastError, GetAsyncError,
@@ -335,9 +335,9 @@ ULYX_API ulyxResult_t ulyxRuntimeClose(ulyxRuntime_t rt);
 ULYX_API ulyxResult_t ulyxRuntimeDestroy(ulyxRuntime_t* rt);
 
 /* Memory that the wire reads and writes by itself: outputs that lie in it, and on nccl dense inputs (of ulyxHeadsToSeq,
- * rows), save a copy. Give each output an allocation of its own: then it lies where copy_engine needs it. Device memory on GPUs, 256-byte aligned; host memory on loopback. Each rank names its own
- * bytes, 0 allowed, and every rank gets the largest. Collective and blocking. *ptr is written on success
- * only. */
+ * rows), save a copy. Give each output an allocation of its own: then it lies where copy_engine needs it. Device memory
+ * on GPUs, 256-byte aligned; host memory on loopback. Each rank names its own bytes, 0 allowed, and every rank gets the
+ * largest. Collective and blocking. *ptr is written on success only. */
 ULYX_API ulyxResult_t ulyxMemAlloc(ulyxRuntime_t rt, int64_t bytes, void** ptr);
 
 /* ptr from ulyxMemAlloc of the same runtime, or NULL (a no-op). Collective and blocking on GPUs: waits for

@@ -56,8 +56,10 @@ static perfParse_t parse(int argc, char** argv, timesOptions_t* o) {
     (void)printf(
         "usage: ulyx_plan times --model NAME|all [flags]\n"
         "       ulyx_plan times --tokens T --heads H --head-dim D [flags]\n\n"
-        "Predicts how long exchanges take where NVLink 4 joins all ranks, from a model fitted to two H200s: the limit (one\n"
-        "contiguous copy of the busiest rank's remote bytes), direct and copy_engine. More than two ranks is for a run to\n"
+        "Predicts how long exchanges take where NVLink 4 joins all ranks, from a model fitted to two H200s: the limit "
+        "(one\n"
+        "contiguous copy of the busiest rank's remote bytes), direct and copy_engine. More than two ranks is for a run "
+        "to\n"
         "prove wrong.\n\nflags (a default in brackets):\n");
     perfPrintFlags(stdout, flags, nFlags);
   }
@@ -139,7 +141,8 @@ static bool predictShape(const timesOptions_t* o, const perfModel_t* model, int 
       perfError("%s on %d ranks: %s", model->name, nRanks, ulyxGetLastError(NULL));
       return false;
     }
-    const int64_t written = op == ulyxOpSeqToHeads ? INT64_MAX : model->heads / nRanks * model->headDim * o->type->bytes;
+    const int64_t written =
+        op == ulyxOpSeqToHeads ? INT64_MAX : model->heads / nRanks * model->headDim * o->type->bytes;
     timesRow_t* const row = &table->rows[table->count++];
     (void)snprintf(row->name, sizeof(row->name), "%s", model->name);
     row->operation = operations[op];
@@ -161,11 +164,8 @@ static bool shapeAt(const timesOptions_t* o, int i, perfModel_t* model) {
   if (wantsEvery(o)) return perfModelByRow(i, model);
   if (i > 0) return false;
   if (o->model != NULL) return perfModelByName(o->model, model);
-  *model = (perfModel_t){.name = "shape",
-                         .heads = o->heads,
-                         .kvHeads = o->kvHeads,
-                         .headDim = o->headDim,
-                         .tokens = o->tokens};
+  *model = (perfModel_t){
+      .name = "shape", .heads = o->heads, .kvHeads = o->kvHeads, .headDim = o->headDim, .tokens = o->tokens};
   return true;
 }
 

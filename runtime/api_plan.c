@@ -63,8 +63,8 @@ ulyxResult_t ulyxPlanGetChoice(ulyxPlan_t plan, int backward, ulyxChoice_t* choi
   const ulyxTransport* const transport = plan->rt->transport;
   if (choice == NULL) return ulyxRuntimeLeave(plan->rt, ulyxFail(ulyxInvalidArgument, "choice is NULL"));
   if (backward < 0 || backward >= plan->opCount) {
-    return ulyxRuntimeLeave(plan->rt, ulyxFail(ulyxInvalidArgument, "backward is %d, expected 0 to %d", backward,
-                                               plan->opCount - 1));
+    return ulyxRuntimeLeave(
+        plan->rt, ulyxFail(ulyxInvalidArgument, "backward is %d, expected 0 to %d", backward, plan->opCount - 1));
   }
   *choice = transport->ops->choice(transport, plan->ops[backward].prepared);
   return ulyxRuntimeLeave(plan->rt, ulyxSuccess);

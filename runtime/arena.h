@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Memory that the wire reads and writes without buffers of its own: allocated by NCCL, registered with the
- * communicator once, equal in size on every rank, and a window that peers write where they can. NCCL needs both ends of a message registered or neither, so
- * whatever goes on the wire lies in such memory: the staging arena or what ulyxMemAlloc gave. */
+ * communicator once, equal in size on every rank, and a window that peers write where they can. NCCL needs both ends of
+ * a message registered or neither, so whatever goes on the wire lies in such memory: the staging arena or what
+ * ulyxMemAlloc gave. */
 #ifndef ULYX_RUNTIME_ARENA_H_
 #define ULYX_RUNTIME_ARENA_H_
 

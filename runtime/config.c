@@ -61,7 +61,8 @@ static ulyxResult_t readTransport(int given, ulyxTransport_t* transport) {
       return ulyxSuccess;
     }
   }
-  return ulyxFail(ulyxInvalidArgument, "ULYX_TRANSPORT is \"%s\", expected auto, loopback, nccl, direct or copy_engine", text);
+  return ulyxFail(ulyxInvalidArgument, "ULYX_TRANSPORT is \"%s\", expected auto, loopback, nccl, direct or copy_engine",
+                  text);
 }
 
 ulyxResult_t ulyxSettingsResolve(const ulyxConfig_t* config, ulyxSettings* settings) {

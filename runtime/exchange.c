@@ -58,7 +58,8 @@ static Shares sharesOf(const ulyxGeometry* geometry, const ulyxOperation* operat
 static int64_t busierBytes(const ulyxGeometry* geometry, const ulyxOperation* operation, const Shares* all, int rank) {
   int64_t sent = 0, received = 0;
   for (int role = operation->firstRole; role <= (int)operation->lastRole; ++role) {
-    const int64_t unitBytes = ulyxGeometryView(geometry, operation->from, (ulyxRole)role, rank).headBytes * geometry->batch;
+    const int64_t unitBytes =
+        ulyxGeometryView(geometry, operation->from, (ulyxRole)role, rank).headBytes * geometry->batch;
     const Shares own = sharesOf(geometry, operation, (ulyxRole)role, rank);
     sent += own.from * (all[role].to - own.to) * unitBytes;
     received += (all[role].from - own.from) * own.to * unitBytes;

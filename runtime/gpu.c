@@ -296,8 +296,8 @@ static ulyxResult_t settle(ulyxGpu* self, const ulyxSettings* settings) {
   self->facts = (ulyxWorldFacts){
       .fixed = settings->transport, .reachable = self->windows.reachable, .undisturbed = settings->undisturbed};
   self->base.kind = self->windows.reachable ? settings->transport : ulyxTransportNccl;
-  self->base.reason = self->world.nRanks == 1     ? "one rank has no peers"
-                      : fixed                     ? "the configuration asks for it"
+  self->base.reason = self->world.nRanks == 1   ? "one rank has no peers"
+                      : fixed                   ? "the configuration asks for it"
                       : self->windows.reachable ? "NVLink reaches every peer"
                                                 : self->windows.why;
   if (!fixed || settings->transport == ulyxTransportNccl || self->windows.reachable || self->world.nRanks == 1) {
@@ -315,10 +315,9 @@ static ulyxResult_t agreeSettings(ulyxGpu* self, const ulyxSettings* settings) {
   ULYX_TRY(ulyxNcclWorldGatherWord(&self->world, (int64_t)settings->transport * 2 + settings->undisturbed, &all));
   for (int rank = 1; rank < self->world.nRanks && result == ulyxSuccess; ++rank) {
     if (all[rank] == all[0]) continue;
-    result = ulyxFail(ulyxMismatch,
-                      "rank 0 has transport %s and undisturbed %lld, rank %d has %s and %lld; configure them alike",
-                      names[all[0] / 2], (long long)(all[0] % 2), rank, names[all[rank] / 2],
-                      (long long)(all[rank] % 2));
+    result = ulyxFail(
+        ulyxMismatch, "rank 0 has transport %s and undisturbed %lld, rank %d has %s and %lld; configure them alike",
+        names[all[0] / 2], (long long)(all[0] % 2), rank, names[all[rank] / 2], (long long)(all[rank] % 2));
   }
   free(all);
   return result;

@@ -31,9 +31,9 @@ typedef struct ulyxGpu {
   ulyxBranch beside;   /* own copies while the wire works */
   ulyxBranch* engines; /* [engineCount]: copies to peers by copy engine */
   int engineCount;
-  int maxCtas;    /* of any kernel; 0: no cap */
-  int besideCtas; /* of a kernel that runs beside NCCL's */
-  int directCtas; /* of the exchange kernel; all are resident at once */
+  int maxCtas;                /* of any kernel; 0: no cap */
+  int besideCtas;             /* of a kernel that runs beside NCCL's */
+  int directCtas;             /* of the exchange kernel; all are resident at once */
   ulyxCopyBatch batch;        /* being filled; empty between launches */
   ulyxExchangeBatch exchange; /* the same for the exchange kernel */
 } ulyxGpu;

@@ -26,11 +26,12 @@ ulyxOutputs ulyxGpuFindOutputs(const ulyxGpu* gpu, const ulyxExchange* exchange,
   for (int buffer = 0; buffer < ULYX_ALL_BUFFERS; ++buffer) {
     if (!landing->written[buffer] || (!sameEverywhere && landing->span[buffer] == 0)) continue;
     const ulyxArena* const arena =
-        allLand || buffer == ULYX_SCRATCH ? NULL : seenByPeers(gpu, exchange->dst[buffer], spanOf(exchange->phase, landing, buffer, sameEverywhere));
+        allLand || buffer == ULYX_SCRATCH
+            ? NULL
+            : seenByPeers(gpu, exchange->dst[buffer], spanOf(exchange->phase, landing, buffer, sameEverywhere));
     outputs.lands[buffer] = arena == NULL && buffer != ULYX_SCRATCH;
     outputs.arena[buffer] = arena != NULL ? arena : gpu->arena;
-    outputs.offset[buffer] =
-        arena != NULL ? (const char*)exchange->dst[buffer] - arena->data : landing->offset[buffer];
+    outputs.offset[buffer] = arena != NULL ? (const char*)exchange->dst[buffer] - arena->data : landing->offset[buffer];
   }
   return outputs;
 }

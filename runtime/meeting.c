@@ -72,8 +72,8 @@ static ulyxResult_t speak(const ulyxMeetings* meetings, const ulyxReport* report
       break;
     case ulyxFoundMismatch:
       return ulyxFail(ulyxMismatch,
-                      "exchange %" PRIu64 ": rank %u means another exchange (signature %016" PRIx64
-                      ", here %016" PRIx64 "); every rank must make the same calls on equal plans in the same order",
+                      "exchange %" PRIu64 ": rank %u means another exchange (signature %016" PRIx64 ", here %016" PRIx64
+                      "); every rank must make the same calls on equal plans in the same order",
                       report->epoch, report->peer, report->theirs, report->mine);
     case ulyxFoundMisplaced:
       return ulyxFail(ulyxMismatch,
@@ -105,7 +105,8 @@ ulyxResult_t ulyxMeetingsFound(ulyxMeetings* meetings) {
   const ulyxReport final = readReport(&meetings->mailbox->final);
   if (final.kind != ulyxFoundNothing) return speak(meetings, &final);
   if (meetings->broken) {
-    return ulyxFail(ulyxRemoteError, "an exchange failed half-way on this rank, which is out of step since; destroy the "
+    return ulyxFail(ulyxRemoteError,
+                    "an exchange failed half-way on this rank, which is out of step since; destroy the "
                     "runtime");
   }
   const ulyxReport passing = readReport(&meetings->mailbox->passing);

@@ -36,8 +36,8 @@ ulyxMeeting ulyxMeetingsNext(const ulyxMeetings* meetings, const ulyxWindows* wi
 /* What devices have reported, spoken. ulyxMismatch passes with the asking; anything else stays. */
 ulyxResult_t ulyxMeetingsFound(ulyxMeetings* meetings);
 
-/* This rank has failed half-way through an exchange and cannot stay in step: kernels of it that wait give up and tell the
- * peers, and every later call fails. */
+/* This rank has failed half-way through an exchange and cannot stay in step: kernels of it that wait give up and tell
+ * the peers, and every later call fails. */
 void ulyxMeetingsBreak(ulyxMeetings* meetings);
 
 #endif /* ULYX_RUNTIME_MEETING_H_ */

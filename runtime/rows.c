@@ -226,7 +226,8 @@ static int64_t spanOf(int64_t rows, int64_t pitch, int64_t rowBytes) {
 
 /* Of an all-to-all a rank knows no more than its own row and column. */
 static ulyxPhaseFacts factsOf(const ulyxRows* rows) {
-  if (rows->op == ulyxRowsAllToAll) return (ulyxPhaseFacts){.remoteBytes = -1, .dstSpan = {-1}, .startsAreTheReceivers = true};
+  if (rows->op == ulyxRowsAllToAll)
+    return (ulyxPhaseFacts){.remoteBytes = -1, .dstSpan = {-1}, .startsAreTheReceivers = true};
   ulyxPhaseFacts facts = {.rowBytes = rows->rowBytes};
   const bool gathers = rows->op == ulyxRowsAllGather;
   const int64_t all = gathers ? ulyxRangeLength(rows->target) : rows->total;

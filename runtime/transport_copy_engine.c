@@ -28,8 +28,8 @@ static ulyxResult_t copyRows(unsigned char* dst, const unsigned char* src, const
     return ULYX_CUDA(cudaMemcpyAsync(dst, src, (size_t)(rows * copy->rowBytes), cudaMemcpyDefault, stream));
   }
   if (copy->srcPitch <= INT_MAX && copy->dstPitch <= INT_MAX) {
-    return ULYX_CUDA(cudaMemcpy2DAsync(dst, (size_t)copy->dstPitch, src, (size_t)copy->srcPitch,
-                                       (size_t)copy->rowBytes, (size_t)rows, cudaMemcpyDefault, stream));
+    return ULYX_CUDA(cudaMemcpy2DAsync(dst, (size_t)copy->dstPitch, src, (size_t)copy->srcPitch, (size_t)copy->rowBytes,
+                                       (size_t)rows, cudaMemcpyDefault, stream));
   }
   for (int64_t row = 0; row < rows; ++row) { /* longer pitches than CUDA takes */
     ULYX_TRY(ULYX_CUDA(cudaMemcpyAsync(dst + row * copy->dstPitch, src + row * copy->srcPitch, (size_t)copy->rowBytes,

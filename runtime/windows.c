@@ -10,7 +10,15 @@
 #include "nvlink.h"
 
 /* What a rank found; the first rank that found something decides for all. */
-typedef enum { verdictGood, verdictTooMany, verdictVersion, verdictHost, verdictLink, verdictWindow, verdictNumber } Verdict;
+typedef enum {
+  verdictGood,
+  verdictTooMany,
+  verdictVersion,
+  verdictHost,
+  verdictLink,
+  verdictWindow,
+  verdictNumber
+} Verdict;
 
 /* Text of a verdict of `rank`; `detail` is a number that the rank gave with it. */
 static void explain(int rank, int64_t verdict, int64_t detail, char* why) {
@@ -32,8 +40,10 @@ static void explain(int rank, int64_t verdict, int64_t detail, char* why) {
       (void)snprintf(why, ULYX_WHY_BYTES, "no NVLink joins the GPUs of ranks %d and %lld", rank, (long long)detail);
       break;
     case verdictWindow:
-      (void)snprintf(why, ULYX_WHY_BYTES, "rank %d does not see rank %lld's memory: no peer access, or NCCL without "
-                     "windows", rank, (long long)detail);
+      (void)snprintf(why, ULYX_WHY_BYTES,
+                     "rank %d does not see rank %lld's memory: no peer access, or NCCL without "
+                     "windows",
+                     rank, (long long)detail);
       break;
     case verdictNumber:
       (void)snprintf(why, ULYX_WHY_BYTES, "rank %d has no number left for a window, or not the others' (%lld)", rank,
@@ -158,8 +168,7 @@ static ulyxResult_t readPeers(ulyxWindows* windows, ulyxNcclWorld* world, void* 
                               Verdict* verdict, int64_t* detail) {
   for (int rank = 0; rank < world->nRanks; ++rank) peers[rank] = NULL;
   if (handle != NULL) {
-    ULYX_TRY(
-        ULYX_CUDA(ulyxWindowReadPeers(handle, world->nRanks, windows->words, peers, world->side)));
+    ULYX_TRY(ULYX_CUDA(ulyxWindowReadPeers(handle, world->nRanks, windows->words, peers, world->side)));
   }
   peers[world->rank] = data;
   for (int rank = 0; rank < world->nRanks && *verdict == verdictGood; ++rank) {

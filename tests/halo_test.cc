@@ -144,7 +144,8 @@ void Check(const Session& session, const HaloCase& c, bool scattered, int times 
     {
       const auto spot = [&](int which) {
         const int64_t unit = IsSummed(c.type) ? c.elementBytes : 1;
-        return scattered ? AnySpot(c.seed + uint64_t(which), session.GetWorld().OutputsLieAlike() ? 0 : rank, unit) : Spot{};
+        return scattered ? AnySpot(c.seed + uint64_t(which), session.GetWorld().OutputsLieAlike() ? 0 : rank, unit)
+                         : Spot{};
       };
       const int64_t pitch = (c.rowElements + c.pad) * c.elementBytes;
       RowTensor local(session, rank, "local", own.tokens.Count(), c.rowElements, c.type, c.elementBytes, pitch, spot(0),

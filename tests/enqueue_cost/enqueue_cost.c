@@ -61,8 +61,8 @@ static int timeCalls(const char* transport, const char* name, Bench* bench, void
     us[repeat] = (nowUs() - start) / CALLS;
   }
   qsort(us, REPEATS, sizeof us[0], ascending);
-  printf("%-12s %-14s 8 ranks  median %6.2f us  min %6.2f  max %6.2f  limit %6.2f  %s\n", transport, name, us[REPEATS / 2], us[0],
-         us[REPEATS - 1], most, us[REPEATS / 2] <= most ? "OK" : "TOO SLOW");
+  printf("%-12s %-14s 8 ranks  median %6.2f us  min %6.2f  max %6.2f  limit %6.2f  %s\n", transport, name,
+         us[REPEATS / 2], us[0], us[REPEATS - 1], most, us[REPEATS / 2] <= most ? "OK" : "TOO SLOW");
   return us[REPEATS / 2] <= most ? 0 : 1;
 }
 

@@ -135,12 +135,12 @@ static void refuse(const ulyxMeeting* meeting, uint64_t epoch, const Met* met) {
   meeting->state->voided = 1;
   if (met->mismatch >= 0) {
     writeReport(meeting->passing, epoch, ulyxFoundMismatch, met->mismatch, meeting->signature,
-           loadSlot(&mine->entry[met->mismatch].slot[0]).value);
+                loadSlot(&mine->entry[met->mismatch].slot[0]).value);
     return;
   }
   const int peer = met->misplaced / ULYX_EXCHANGE_PLACES, place = met->misplaced % ULYX_EXCHANGE_PLACES;
   writeReport(meeting->passing, epoch, ulyxFoundMisplaced, peer, meeting->places[place],
-         loadSlot(&mine->entry[peer].slot[1 + place]).value);
+              loadSlot(&mine->entry[peer].slot[1 + place]).value);
 }
 
 static void* destinationOf(const ulyxCopyDesc* desc, const Met* met) {

@@ -16,8 +16,7 @@ const std::vector<const World*>& Worlds() {
                                                    CudaWorld(ulyxTransportCopyEngine)};
 #elif defined(ULYX_HAVE_CUDA)
   static const std::vector<const World*> worlds = {LoopbackWorld(), CudaWorld(ulyxTransportNccl),
-                                                   CudaWorld(ulyxTransportDirect),
-                                                   CudaWorld(ulyxTransportCopyEngine)};
+                                                   CudaWorld(ulyxTransportDirect), CudaWorld(ulyxTransportCopyEngine)};
 #else
   static const std::vector<const World*> worlds = {LoopbackWorld()};
 #endif
