@@ -65,6 +65,8 @@ static bool measureTimes(perfRank_t* me, const perfOp_t* op, const perfStep_t* s
   values->of[perfValueMedian] = times.medianUs;
   values->of[perfValueMin] = times.minUs;
   values->of[perfValueMax] = times.maxUs;
+  values->of[perfValueMean] = times.meanUs;
+  values->of[perfValueP99] = times.p99Us;
   values->of[perfValueWrong] = (double)wrong;
   if (me->options->enqueue > 0 && !backend->timeEnqueue(me, &task, &values->of[perfValueEnqueue])) return false;
   if (me->world->kind == perfWorldGpus && me->nRanks >= 2 && step->remoteBytes > 0) {

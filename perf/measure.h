@@ -14,6 +14,8 @@ typedef enum {
   perfValueMedian,
   perfValueMin,
   perfValueMax,
+  perfValueMean,
+  perfValueP99,
   perfValueLimit,    /* one plain peer copy of the same remote bytes */
   perfValueBaseline, /* the op's baselines */
   perfValueLastBaseline = perfValueBaseline + PERF_MAX_BASELINES - 1,

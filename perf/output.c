@@ -89,6 +89,8 @@ static void writeRow(perfOutput_t* output, const perfRow_t* row) {
   perfJsonMeasured(json, "time_us", values[perfValueMedian]);
   perfJsonMeasured(json, "time_min_us", values[perfValueMin]);
   perfJsonMeasured(json, "time_max_us", values[perfValueMax]);
+  perfJsonMeasured(json, "time_mean_us", values[perfValueMean]);
+  perfJsonMeasured(json, "time_p99_us", values[perfValueP99]);
   perfJsonMeasured(json, "algbw_gbps", row->algorithmGBps);
   perfJsonMeasured(json, "busbw_gbps", row->busGBps);
   perfJsonInt(json, "wrong_bytes", (int64_t)values[perfValueWrong]);

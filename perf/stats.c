@@ -12,8 +12,13 @@ static int ascending(const void* a, const void* b) {
 
 perfTimes_t perfTimesOfSamples(double* samplesUs, int count) {
   qsort(samplesUs, (size_t)count, sizeof(*samplesUs), ascending);
-  const double median = (samplesUs[(count - 1) / 2] + samplesUs[count / 2]) / 2;
-  return (perfTimes_t){median, samplesUs[0], samplesUs[count - 1]};
+  double sum = 0;
+  for (int i = 0; i < count; i++) sum += samplesUs[i];
+  return (perfTimes_t){.medianUs = (samplesUs[(count - 1) / 2] + samplesUs[count / 2]) / 2,
+                       .minUs = samplesUs[0],
+                       .maxUs = samplesUs[count - 1],
+                       .meanUs = sum / count,
+                       .p99Us = samplesUs[(count * 99 + 99) / 100 - 1]};
 }
 
 double perfCombineRanks(const double* valuesUs, int nRanks, int stride, perfAverage_t average) {

@@ -9,6 +9,8 @@ typedef struct perfTimes {
   double medianUs;
   double minUs;
   double maxUs;
+  double meanUs;
+  double p99Us; /* 99 of 100 samples took no longer; the longest where there are fewer */
 } perfTimes_t;
 
 /* How -a combines the ranks' times. */

@@ -55,6 +55,8 @@ for program in seq_to_heads_perf heads_to_seq_perf; do
   check "$program: the table of models is there" out_has 'wan2.1-14b-720p$'
   check "$program: the last model is there" out_has 'ragged-smoke$'
   check_json "$program: JSON has a row a model" 'len(d["results"]) >= 11 and d["ranks"] == 8' "$json"
+  check_json "$program: JSON has mean and 99th percentile" \
+    'all(r["time_min_us"] <= r["time_mean_us"] <= r["time_p99_us"] <= r["time_max_us"] for r in d["results"])' "$json"
   check_json "$program: JSON has times" 'all(r["time_min_us"] <= r["time_us"] <= r["time_max_us"] for r in d["results"])' \
     "$json"
   check_json "$program: JSON knows its data" 'd["out_of_bounds_values"] == 0 and d["failed"] is False' "$json"
