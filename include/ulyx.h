@@ -16,6 +16,8 @@
  *
  * - It returns ulyxSuccess or the reason for refusing. A refused call has written nothing, neither
  *   outputs nor tensors. ulyxGetLastError says what was wrong, with the expected and the given number.
+ *   One exception: an exchange that tells of a mismatch of an earlier one has been enqueued all the same
+ *   (ulyxRuntimeGetAsyncError).
  * - Collective means: every rank of the runtime's world makes the call, in the same order.
  * - One host thread drives one rank at a time. Calls on different runtimes may come from different threads
  *   in any order; a second thread inside the same runtime gets ulyxInvalidUsage.

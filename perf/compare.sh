@@ -37,7 +37,7 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
-case $gpus in *[!0-9]*) refuse "--gpus takes a number, not '$gpus'" ;; esac
+case $gpus in *[!0-9]* | ??????*) refuse "--gpus takes a number, not '$gpus'" ;; esac
 case $modes in '' | graph | eager) ;; *) refuse "--mode takes graph or eager, not '$modes'" ;; esac
 if [ -z "$bin" ]; then
   bin=$here/../build/perf/perf
@@ -60,7 +60,8 @@ else
   shapes='16x4x8 17x5x8'
   graph='' eager='-n 3 -w 1' patience=20
   sweeps='seq_to_heads:4:8:1:16 seq_to_heads:8:16:32:128 heads_to_seq:4:8:1:16 heads_to_seq:8:16:32:128'
-  modes=eager # the CPU has no graphs
+  [ "$modes" != graph ] || echo "# The CPU has no graphs: eager."
+  modes=eager
   echo "# Fewer than two GPUs: 2 ranks on loopback. This shows that the comparison runs; its numbers mean nothing."
 fi
 

@@ -124,6 +124,7 @@ static void writeRow(perfJson_t* json, const timesRow_t* row) {
 typedef struct timesTable {
   timesRow_t* rows;
   int count;
+  int leftOut;
   int64_t* bytes; /* [most ranks * most ranks], from rank to rank */
 } timesTable_t;
 
@@ -169,16 +170,22 @@ static bool shapeAt(const timesOptions_t* o, int i, perfModel_t* model) {
   return true;
 }
 
-/* A model with fewer heads than ranks has no balanced split: it is left out of a table of many. */
+/* Fewer heads or tokens than ranks have no balanced split, which is what is predicted: such rows are left out. */
 static bool predictAll(const timesOptions_t* o, timesTable_t* table) {
   perfModel_t model;
   for (int i = 0; shapeAt(o, i, &model); i++) {
     for (int r = 0; r < o->ranks.count; r++) {
-      if (wantsEvery(o) && model.heads < o->ranks.values[r]) continue;
-      if (!predictShape(o, &model, (int)o->ranks.values[r], table)) return false;
+      const int64_t ranks = o->ranks.values[r];
+      if (model.heads < ranks || model.tokens < ranks) {
+        table->leftOut++;
+      } else if (!predictShape(o, &model, (int)ranks, table)) {
+        return false;
+      }
     }
   }
-  return true;
+  if (table->count > 0) return true;
+  perfError("nothing is left to predict: every shape has fewer heads or tokens than ranks");
+  return false;
 }
 
 static bool allocTable(const timesOptions_t* o, timesTable_t* table) {
@@ -200,6 +207,7 @@ static void printTable(const timesTable_t* table) {
   (void)printf("%-18s %6s  %-12s  %10s  %9s  %9s  %11s  %6s\n", "shape", "ranks", "operation", "remote MB", "limit us",
                "direct us", "copy_eng us", "limit%");
   for (int i = 0; i < table->count; i++) printRow(&table->rows[i]);
+  if (table->leftOut > 0) (void)printf("# left out: %d of fewer heads or tokens than ranks\n", table->leftOut);
 }
 
 static void writeTable(const timesTable_t* table) {

@@ -6,6 +6,13 @@
 #   perf/run.sh [flags of the perf programs]
 set -eu
 
+for flag in "$@"; do
+  case $flag in
+    -h | --help) exec sed -n '2,/^set/{ /^#/s/^# \{0,1\}//p; }' "$0" ;;
+    -J* | --output_file*) echo "error: the results go to build/perf/*_perf.json; run a program itself to name the file" >&2 && exit 2 ;;
+  esac
+done
+
 top=$(cd "$(dirname "$0")/.." && pwd)
 build=$top/build/perf
 

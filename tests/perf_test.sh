@@ -333,10 +333,13 @@ for shape_of in '512 8 64 7.8 6.9' '4096 24 128 61.6 29.1' '32760 12 128 218.7 8
   check_json "times of $1 tokens: as measured" \
     "abs(d[0]['direct_us'] / $4 - 1) < 0.1 and abs(d[1]['direct_us'] / $5 - 1) < 0.1" "$json"
 done
+run ulyx_plan times --model wan2.1-1.3b-480p
+check "times of 12 heads: exit status 0" exits 0
+check "times of 12 heads: 16 ranks are left out, and said so" out_has '^# left out: 1 of fewer heads'
 refuses 'are needed' ulyx_plan times --tokens 9
 refuses "unknown model 'wan9'" ulyx_plan times --model wan9
 refuses 'of its own' ulyx_plan times --model all --tokens 9
-refuses 'cannot split 3 heads' ulyx_plan times --tokens 9 --heads 3 --head-dim 8 --ranks 4
+refuses 'fewer heads or tokens than ranks' ulyx_plan times --tokens 9 --heads 3 --head-dim 8 --ranks 4
 refuses 'must be 1 to 1024, not 0' ulyx_plan times --model all --ranks 0
 run ulyx_plan -h
 check "ulyx_plan -h: exit status 0" exits 0

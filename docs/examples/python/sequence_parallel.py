@@ -10,6 +10,7 @@ Both run a toy attention over a ragged sequence and compare it with the same att
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import math
 import os
 import time
@@ -223,6 +224,13 @@ def main() -> None:
     parser.add_argument("--head-dim", type=int, default=16)
     parser.add_argument("--id-file", help="share the unique id through this file, not torch.distributed")
     arguments = parser.parse_args()
+    if min(arguments.ranks, arguments.tokens, arguments.heads, arguments.head_dim) < 1:
+        parser.error("ranks, tokens, heads and head-dim are 1 or more")
+    if "WORLD_SIZE" not in os.environ:
+        if arguments.ranks > min(arguments.tokens, arguments.heads):
+            parser.error(f"{arguments.ranks} ranks need as many tokens and heads at least")
+        if importlib.util.find_spec("numpy") is None:
+            parser.error("needs numpy on the CPU, or torchrun")
     shape = (arguments.tokens, arguments.heads, arguments.head_dim)
     if "WORLD_SIZE" in os.environ:
         import torch

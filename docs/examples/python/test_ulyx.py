@@ -8,6 +8,7 @@ Ends with one line, '<n> passed, <m> failed, <k> skipped', and exits non-zero wh
 
 from __future__ import annotations
 
+import array
 import ctypes
 import math
 import os
@@ -620,6 +621,61 @@ def test_numpy(tally: Tally) -> None:
 
     for n_ranks in RANKS:
         world(n_ranks, no_refusals)
+
+
+class Repeated:
+    """One element shown as a whole tensor."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.memory = array.array("f", [7.0])
+        address = self.memory.buffer_info()[0]
+        self.__array_interface__ = {
+            "version": 3,
+            "typestr": "<f4",
+            "shape": shape,
+            "strides": (0,) * len(shape),
+            "data": (address, False),
+        }
+
+
+def test_what_would_wrap_or_run_over(tally: Tally) -> None:
+    (runtime,) = ulyx.Runtime.create_local(1)
+    plan = ulyx.Plan(runtime, tokens=3, heads=2, head_dim=2, dtype="float32")
+    q, k, v = (Array((3, 2, 2), "float32") for _ in range(3))
+    out = plan.empty_heads()
+    repeated = Repeated((3, 2, 2))
+    tally.refuses("an input that repeats", lambda: plan.seq_to_heads(repeated, k, v, out), ulyx.MISMATCH, "repeats")
+    tally.refuses("an output that repeats", lambda: plan.seq_to_heads(q, k, v, (repeated, *out[1:])), ulyx.MISMATCH)
+    much = 2**64 + 3
+    keywords = {"heads": 2, "head_dim": 2}
+    tally.refuses("tokens that wrap", lambda: ulyx.Plan(runtime, tokens=much, **keywords), OverflowError, str(much))
+    tally.refuses("counts that wrap", lambda: ulyx.Plan(runtime, token_counts=[much], **keywords), OverflowError)
+    tally.refuses("parts of too much", lambda: ulyx.balanced_ranges(much, 2), ctypes.ArgumentError, str(much))
+    tally.refuses("a rank that wraps", lambda: ulyx.shape_bytes(2, 2**32, tokens=3, **keywords), ctypes.ArgumentError)
+    tally.refuses("a setting that wraps", lambda: ulyx.Config(max_ctas=2**32 + 5).to_c(), OverflowError, "maxCtas")
+    tally.refuses("an arena that wraps", lambda: runtime.reserve(2**70), ctypes.ArgumentError)
+    tally.refuses("segments that wrap", lambda: ulyx.localize_segments([(0, much, 0)], range(5)), OverflowError)
+    tally.refuses("a tensor that wraps", lambda: runtime.empty((2**62, 4), "int32"), ctypes.ArgumentError)
+    tally.refuses("negative extents", lambda: runtime.empty((-2, -3), "int32"), ValueError, "(-2, -3)")
+    tally.refuses("a stepped target", lambda: ulyx.target_intersection(range(0, 9, 3), range(5)), ValueError, "step")
+    bound = plan.bind_seq_to_heads(q, k, v, out)
+    bound()
+    out[1].free()
+    tally.refuses("a bound exchange into freed memory", bound, ValueError, "freed")
+    runtime.destroy()
+
+
+def test_run_local_names_the_cause(tally: Tally) -> None:
+    runtimes = ulyx.Runtime.create_local(2, config=ulyx.Config(timeout_ms=300))
+
+    def main(runtime: ulyx.Runtime) -> None:
+        plan = ulyx.Plan(runtime, tokens=4, heads=2, head_dim=1, dtype="float32")
+        given = [Array(shape, "float64" if runtime.rank == 1 else "float32") for shape in plan.seq_shapes()]
+        plan.seq_to_heads(*given, plan.empty_heads())
+
+    tally.refuses("the rank that made the others wait", lambda: ulyx.run_local(runtimes, main), ulyx.MISMATCH, "float64")
+    for runtime in runtimes:
+        runtime.destroy()
 
 
 def test_enqueue_cost(tally: Tally) -> None:

@@ -17,6 +17,7 @@ import ctypes
 import ctypes.util
 import functools
 import math
+import operator
 import os
 import statistics
 import threading
@@ -92,7 +93,54 @@ def dtype_name(dtype: Any) -> str:
 # ---- The structs of ulyx.h ----------------------------------------------------------------------------------------
 
 
-class _Struct(ctypes.Structure):
+# ctypes wraps integers that do not fit; a count that wraps would be another count.
+_LIMITS = {c_int64: (-(2**63), 2**63 - 1), c_int: (-(2**31), 2**31 - 1)}
+
+
+def _fit(value: Any, kind: Any, name: str) -> int:
+    number = operator.index(value)
+    least, most = _LIMITS[kind]
+    if not least <= number <= most:
+        raise OverflowError(f"{name} is {number}, expected {least} to {most}")
+    return number
+
+
+@functools.lru_cache(maxsize=None)
+def _kinds(structure: Any) -> dict[str, Any]:
+    return dict(structure._fields_)
+
+
+class _Checked(ctypes.Structure):
+    """A structure whose integers must fit their fields."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        kind = _kinds(type(self)).get(name)
+        super().__setattr__(name, _fit(value, kind, name) if kind in _LIMITS else value)
+
+
+def _argument(kind: Any) -> Any:
+    """The same for an argument of a function."""
+
+    class Argument:
+        @classmethod
+        def from_param(cls, value: Any) -> Any:
+            return value if isinstance(value, kind) else kind(_fit(value, kind, "an argument"))
+
+    return Argument
+
+
+def int64_array(values: Sequence[int], name: str) -> Any:
+    """A C array of int64."""
+    return (c_int64 * len(values))(*(_fit(value, c_int64, f"{name}[{i}]") for i, value in enumerate(values)))
+
+
+def _bounds(whole: range, name: str) -> tuple[int, int]:
+    if whole.step != 1:
+        raise ValueError(f"{name} is {whole}, expected a step of 1")
+    return whole.start, whole.stop
+
+
+class _Struct(_Checked):
     """Starts from its ULYX_..._INITIALIZER."""
 
     _magic_ = 0
@@ -104,14 +152,14 @@ class _Struct(ctypes.Structure):
 _HEADER = [("size", c_size_t), ("magic", c_uint), ("version", c_uint)]
 
 
-class CRange(ctypes.Structure):
+class CRange(_Checked):
     _fields_ = [("start", c_int64), ("stop", c_int64)]
 
     def to_range(self) -> range:
         return range(self.start, self.stop)
 
 
-class CStrides(ctypes.Structure):
+class CStrides(_Checked):
     _fields_ = [("batch", c_int64), ("token", c_int64), ("head", c_int64)]
 
 
@@ -192,7 +240,7 @@ class CQkv(ctypes.Structure):
     _fields_ = [("q", CTensor), ("k", CTensor), ("v", CTensor)]
 
 
-class CSegment(ctypes.Structure):
+class CSegment(_Checked):
     _fields_ = [("start", c_int64), ("stop", c_int64), ("row", c_int64)]
 
 
@@ -268,7 +316,8 @@ class Library:
         self.c = ctypes.CDLL(path)
         for name, arguments in _PROTOTYPES.items():
             function = getattr(self.c, name)
-            function.argtypes, function.restype = arguments, c_int
+            function.argtypes = [_argument(kind) if kind in _LIMITS else kind for kind in arguments]
+            function.restype = c_int
         self.c.ulyxGetErrorString.argtypes, self.c.ulyxGetErrorString.restype = [c_int], c_char_p
         self.c.ulyxGetLastError.argtypes, self.c.ulyxGetLastError.restype = [c_void_p], c_char_p
         version = c_int()
@@ -653,6 +702,8 @@ class Runtime:
         """Uninitialised symmetric memory. Ranks may differ in shape; all get the bytes of the largest. Collective and
         blocking; each output deserves a Buffer of its own."""
         name, pointer = dtype_name(dtype), c_void_p()
+        if any(operator.index(extent) < 0 for extent in shape):
+            raise ValueError(f"shape is {tuple(shape)}, expected extents of 0 or more")
         nbytes = math.prod(shape) * DATA_TYPES[name].bytes
         self.library.check(self.library.c.ulyxMemAlloc(self.handle, nbytes, byref(pointer)))
         return Buffer(self, pointer.value or 0, shape, name)
@@ -680,7 +731,7 @@ class Runtime:
 
 def run_local(runtimes: Sequence[Runtime], function: Callable[[Runtime], Any]) -> list[Any]:
     """function(runtime) of every rank at once, each in a thread; their results in rank order. Raises the error of the
-    lowest rank that has one."""
+    lowest rank that has one; one that only waited for another in vain counts last."""
     results: list[Any] = [None] * len(runtimes)
     errors: list[Optional[BaseException]] = [None] * len(runtimes)
 
@@ -695,10 +746,15 @@ def run_local(runtimes: Sequence[Runtime], function: Callable[[Runtime], Any]) -
         thread.start()
     for thread in threads:
         thread.join()
-    for error in errors:
-        if error is not None:
-            raise error
+    raised = [error for error in errors if error is not None]
+    causes = [error for error in raised if not (isinstance(error, Error) and error.code in (TIMEOUT, REMOTE_ERROR))]
+    if raised:
+        raise (causes or raised)[0]
     return results
+
+
+def _flat(nested: Any) -> list[Any]:
+    return [item for part in nested for item in _flat(part)] if isinstance(nested, (tuple, list)) else [nested]
 
 
 # ---- Plans --------------------------------------------------------------------------------------------------------
@@ -715,7 +771,7 @@ def _counts(counts: Optional[Sequence[int]], n_ranks: int, name: str) -> Any:
         return None
     if len(counts) != n_ranks:
         raise ValueError(f"{name} has {len(counts)} entries for {n_ranks} ranks")
-    return (c_int64 * n_ranks)(*counts)
+    return int64_array(counts, name)
 
 
 def make_shape(
@@ -951,8 +1007,11 @@ class Plan(_PlanBase):
 
     def _bound(self, function: Any, c_in: Any, c_out: Any, keep: Any) -> Callable[[int], None]:
         check, in_pointer, out_pointer = self.runtime.library.check, byref(c_in), byref(c_out)
+        ours = [tensor for tensor in _flat(keep) if isinstance(tensor, Buffer)]
 
         def call(stream: int = 0, _keep: Any = keep) -> None:
+            for tensor in ours:
+                tensor.data_ptr()  # raises once its memory was freed
             check(function(self.handle, in_pointer, out_pointer, stream))
 
         return call
@@ -979,8 +1038,10 @@ class Plan(_PlanBase):
             raise self._mismatch(f"{name} has {len(shape)} dimensions, expected 4, or 3 with batch 1")
         elif self._seq_first[side]:
             shape, strides = (shape[1], shape[0]) + shape[2:], (strides[1], strides[0]) + strides[2:]
+        if 0 not in shape and any(n > 1 and stride == 0 for n, stride in zip(shape, strides)):
+            raise self._mismatch(f"{name} repeats memory: shape {shape}, strides {strides}; copy it first")
         tensor.extents[:] = shape
-        tensor.strides[:] = (0, 0, 0, 0) if 0 in shape else strides
+        tensor.strides[:] = (0, 0, 0, 0) if 0 in shape or not any(strides) else strides
 
 
 def enqueue_cost(
@@ -1058,7 +1119,7 @@ class RowsPlan(_PlanBase):
     ) -> "RowsPlan":
         """The rows of `target` that each rank owns -> all rows of `target`."""
         shape = {"total": total, "counts": _counts(counts, runtime.n_ranks, "counts")}
-        shape |= {"targeted": 1, "target": CRange(target.start, target.stop)}
+        shape |= {"targeted": 1, "target": CRange(*_bounds(target, "target"))}
         shape |= {"inStride": in_stride, "outStride": out_stride}
         return RowsPlan(runtime, _ALL_GATHER, row_elements, dtype, shape)
 
@@ -1147,8 +1208,8 @@ def localize_segments(
 ) -> list[tuple[int, int, int]]:
     """(start, stop, row) of the whole sequence, clipped to a shard and counted from its first token."""
     library, count, kept = library or load(), len(segments), c_int64()
-    c_segments = (CSegment * count)(*segments)
-    c_shard = CRange(shard.start, shard.stop)
+    c_segments = (CSegment * count)(*(CSegment(*segment) for segment in segments))
+    c_shard = CRange(*_bounds(shard, "shard"))
     library.check(library.c.ulyxLocalizeSegments(c_segments, count, c_shard, c_segments, byref(kept)))
     return [(segment.start, segment.stop, segment.row) for segment in c_segments[: kept.value]]
 
@@ -1156,7 +1217,7 @@ def localize_segments(
 def target_intersection(target: range, shard: range, library: Optional[Library] = None) -> range:
     """The tokens of `target` in `shard`, counted from the shard's first token; range(0, 0) if there are none."""
     library, local = library or load(), CRange()
-    given = CRange(target.start, target.stop), CRange(shard.start, shard.stop)
+    given = CRange(*_bounds(target, "target")), CRange(*_bounds(shard, "shard"))
     library.check(library.c.ulyxTargetIntersection(*given, byref(local)))
     return local.to_range()
 
