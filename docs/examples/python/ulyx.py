@@ -1074,6 +1074,18 @@ def enqueue_cost(
 _ALL_GATHER, _REDUCE_SCATTER, _ALL_TO_ALL = 0, 1, 2
 
 
+def _owned_rows(
+    runtime: Runtime, total: int, counts: Optional[Sequence[int]], in_stride: int, out_stride: int
+) -> dict[str, Any]:
+    """The fields of a CRowsShape whose rows have owners."""
+    return {
+        "total": total,
+        "counts": _counts(counts, runtime.n_ranks, "counts"),
+        "inStride": in_stride,
+        "outStride": out_stride,
+    }
+
+
 class RowsPlan(_PlanBase):
     """A plan for one row collective; the static methods make it, collectively, and run() does it. A row is
     `row_elements` elements whatever its own shape, so tensors are [rows, ...], dense within a row. `in_stride` and
@@ -1101,8 +1113,7 @@ class RowsPlan(_PlanBase):
         out_stride: int = 0,
     ) -> "RowsPlan":
         """Own rows -> all rows. Rows are balanced over the ranks unless counts has each rank's."""
-        shape = {"total": total, "counts": _counts(counts, runtime.n_ranks, "counts")}
-        shape |= {"inStride": in_stride, "outStride": out_stride}
+        shape = _owned_rows(runtime, total, counts, in_stride, out_stride)
         return RowsPlan(runtime, _ALL_GATHER, row_elements, dtype, shape)
 
     @staticmethod
@@ -1118,9 +1129,8 @@ class RowsPlan(_PlanBase):
         out_stride: int = 0,
     ) -> "RowsPlan":
         """The rows of `target` that each rank owns -> all rows of `target`."""
-        shape = {"total": total, "counts": _counts(counts, runtime.n_ranks, "counts")}
+        shape = _owned_rows(runtime, total, counts, in_stride, out_stride)
         shape |= {"targeted": 1, "target": CRange(*_bounds(target, "target"))}
-        shape |= {"inStride": in_stride, "outStride": out_stride}
         return RowsPlan(runtime, _ALL_GATHER, row_elements, dtype, shape)
 
     @staticmethod
@@ -1135,8 +1145,7 @@ class RowsPlan(_PlanBase):
         out_stride: int = 0,
     ) -> "RowsPlan":
         """Partial sums of all rows -> own rows, summed over ranks. float16, bfloat16, float32."""
-        shape = {"total": total, "counts": _counts(counts, runtime.n_ranks, "counts")}
-        shape |= {"inStride": in_stride, "outStride": out_stride}
+        shape = _owned_rows(runtime, total, counts, in_stride, out_stride)
         return RowsPlan(runtime, _REDUCE_SCATTER, row_elements, dtype, shape)
 
     @staticmethod
