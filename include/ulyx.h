@@ -235,6 +235,25 @@ typedef struct ulyxShapeBytes {
 /* Needs no runtime. Pure. */
 ULYX_API ulyxResult_t ulyxShapeGetBytes(const ulyxShape_t* shape, int nRanks, int rank, ulyxShapeBytes_t* bytes);
 
+/* How long one exchange should take where NVLink 4 joins the GPUs of all ranks, by the table that automatic choice
+ * uses: fitted to two H200s, for more ranks a prediction. Microseconds, outputs in place. */
+typedef struct ulyxShapeTimes {
+  size_t size;
+  unsigned int magic;
+  unsigned int version;
+  int64_t remoteBytes; /* of the busiest rank's busier direction */
+  double limitUs;      /* one contiguous copy of these to a peer */
+  double directUs;
+  double copyEngineUs;
+} ulyxShapeTimes_t;
+
+#define ULYX_SHAPE_TIMES_MAGIC 0x756c7954u
+#define ULYX_SHAPE_TIMES_INITIALIZER \
+  { sizeof(ulyxShapeTimes_t), ULYX_SHAPE_TIMES_MAGIC, 1, 0, 0, 0, 0 }
+
+/* Needs no runtime. Pure. */
+ULYX_API ulyxResult_t ulyxShapeGetTimes(const ulyxShape_t* shape, int nRanks, ulyxOp_t op, ulyxShapeTimes_t* times);
+
 /* ---- Runtime ---------------------------------------------------------------------------------------- */
 
 /* A field left undefined takes its value from the environment variable named beside it, read when the

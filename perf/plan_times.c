@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cost_model.h"
 #include "flags.h"
 #include "json.h"
 #include "models.h"
@@ -35,8 +34,7 @@ typedef struct timesRow {
   int64_t tokens;
   int64_t heads;
   int nRanks;
-  int64_t remoteBytes; /* of the busiest rank's busier direction */
-  perfCost_t cost;
+  ulyxShapeTimes_t times;
 } timesRow_t;
 
 static perfParse_t parse(int argc, char** argv, timesOptions_t* o) {
@@ -83,27 +81,12 @@ static bool settle(timesOptions_t* o) {
   return false;
 }
 
-static int64_t busiest(const int64_t* bytes, int n) {
-  int64_t most = 0;
-  for (int rank = 0; rank < n; rank++) {
-    int64_t sent = 0, received = 0;
-    for (int peer = 0; peer < n; peer++) {
-      if (peer == rank) continue;
-      sent += bytes[rank * n + peer];
-      received += bytes[peer * n + rank];
-    }
-    if (sent > most) most = sent;
-    if (received > most) most = received;
-  }
-  return most;
-}
-
 static void printRow(const timesRow_t* row) {
-  const perfCost_t* cost = &row->cost;
-  const double best = cost->directUs < cost->copyEngineUs ? cost->directUs : cost->copyEngineUs;
+  const ulyxShapeTimes_t* times = &row->times;
+  const double best = times->directUs < times->copyEngineUs ? times->directUs : times->copyEngineUs;
   (void)printf("%-18s %6d  %-12s  %10.3f  %9.1f  %9.1f  %11.1f  %6.1f\n", row->name, row->nRanks, row->operation,
-               (double)row->remoteBytes / 1e6, cost->limitUs, cost->directUs, cost->copyEngineUs,
-               best > 0 ? 100 * cost->limitUs / best : 100.0);
+               (double)times->remoteBytes / 1e6, times->limitUs, times->directUs, times->copyEngineUs,
+               best > 0 ? 100 * times->limitUs / best : 100.0);
 }
 
 static void writeRow(perfJson_t* json, const timesRow_t* row) {
@@ -113,10 +96,10 @@ static void writeRow(perfJson_t* json, const timesRow_t* row) {
   perfJsonInt(json, "tokens", row->tokens);
   perfJsonInt(json, "heads", row->heads);
   perfJsonInt(json, "ranks", row->nRanks);
-  perfJsonInt(json, "remote_bytes", row->remoteBytes);
-  perfJsonMeasured(json, "limit_us", row->cost.limitUs);
-  perfJsonMeasured(json, "direct_us", row->cost.directUs);
-  perfJsonMeasured(json, "copy_engine_us", row->cost.copyEngineUs);
+  perfJsonInt(json, "remote_bytes", row->times.remoteBytes);
+  perfJsonMeasured(json, "limit_us", row->times.limitUs);
+  perfJsonMeasured(json, "direct_us", row->times.directUs);
+  perfJsonMeasured(json, "copy_engine_us", row->times.copyEngineUs);
   perfJsonCloseObject(json);
 }
 
@@ -125,10 +108,8 @@ typedef struct timesTable {
   timesRow_t* rows;
   int count;
   int leftOut;
-  int64_t* bytes; /* [most ranks * most ranks], from rank to rank */
 } timesTable_t;
 
-/* Peers write seq_to_heads densely and heads_to_seq in rows of their own heads, the fewest of which are heads / n. */
 static bool predictShape(const timesOptions_t* o, const perfModel_t* model, int nRanks, timesTable_t* table) {
   static const char* const operations[] = {"seq_to_heads", "heads_to_seq"};
   ulyxShape_t shape = ULYX_SHAPE_INITIALIZER;
@@ -138,20 +119,18 @@ static bool predictShape(const timesOptions_t* o, const perfModel_t* model, int 
   shape.headDim = model->headDim;
   shape.type = o->type->type;
   for (int op = ulyxOpSeqToHeads; op <= ulyxOpHeadsToSeq; op++) {
-    if (ulyxShapeGetTraffic(&shape, nRanks, (ulyxOp_t)op, table->bytes) != ulyxSuccess) {
+    ulyxShapeTimes_t times = ULYX_SHAPE_TIMES_INITIALIZER;
+    if (ulyxShapeGetTimes(&shape, nRanks, (ulyxOp_t)op, &times) != ulyxSuccess) {
       perfError("%s on %d ranks: %s", model->name, nRanks, ulyxGetLastError(NULL));
       return false;
     }
-    const int64_t written =
-        op == ulyxOpSeqToHeads ? INT64_MAX : model->heads / nRanks * model->headDim * o->type->bytes;
     timesRow_t* const row = &table->rows[table->count++];
     (void)snprintf(row->name, sizeof(row->name), "%s", model->name);
     row->operation = operations[op];
     row->tokens = model->tokens;
     row->heads = model->heads;
     row->nRanks = nRanks;
-    row->remoteBytes = busiest(table->bytes, nRanks);
-    row->cost = perfPredict(row->remoteBytes, written, nRanks);
+    row->times = times;
   }
   return true;
 }
@@ -190,16 +169,11 @@ static bool predictAll(const timesOptions_t* o, timesTable_t* table) {
 
 static bool allocTable(const timesOptions_t* o, timesTable_t* table) {
   perfModel_t model;
-  int64_t most = 1;
   int shapes = 0;
   while (shapeAt(o, shapes, &model)) shapes++;
-  for (int r = 0; r < o->ranks.count; r++) {
-    if (o->ranks.values[r] > most) most = o->ranks.values[r];
-  }
   table->rows = calloc((size_t)shapes * (size_t)o->ranks.count * 2, sizeof(*table->rows));
-  table->bytes = calloc((size_t)(most * most), sizeof(*table->bytes));
-  if (table->rows != NULL && table->bytes != NULL) return true;
-  perfError("out of memory for %" PRId64 " ranks", most);
+  if (table->rows != NULL) return true;
+  perfError("out of memory for %d shapes", shapes);
   return false;
 }
 
@@ -238,7 +212,6 @@ int planTimes(int argc, char** argv) {
 
 freeTableAndOptions:
   free(table.rows);
-  free(table.bytes);
   perfCountsFree(&options.ranks);
   return status;
 }

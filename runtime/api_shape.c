@@ -3,6 +3,7 @@
  * Entry points that need no runtime: version, errors, partitions, shapes. */
 #include <inttypes.h>
 
+#include "cost.h"
 #include "footprint.h"
 #include "partition.h"
 #include "status.h"
@@ -99,11 +100,14 @@ ulyxResult_t ulyxShapeGetRanges(const ulyxShape_t* shape, int nRanks, ulyxRange_
   return ulyxSuccess;
 }
 
+static ulyxResult_t checkOp(ulyxOp_t op) {
+  if (op == ulyxOpSeqToHeads || op == ulyxOpHeadsToSeq) return ulyxSuccess;
+  return ulyxFail(ulyxInvalidArgument, "op is %d, expected 0 to %d", (int)op, ULYX_OP_COUNT - 1);
+}
+
 ulyxResult_t ulyxShapeGetTraffic(const ulyxShape_t* shape, int nRanks, ulyxOp_t op, int64_t* bytes) {
   if (bytes == NULL) return ulyxFail(ulyxInvalidArgument, "bytes is NULL");
-  if (op != ulyxOpSeqToHeads && op != ulyxOpHeadsToSeq) {
-    return ulyxFail(ulyxInvalidArgument, "op is %d, expected 0 to %d", (int)op, ULYX_OP_COUNT - 1);
-  }
+  ULYX_TRY(checkOp(op));
   ulyxGeometry geometry;
   ULYX_TRY(ulyxGeometryResolve(shape, nRanks, &geometry));
   ulyxResult_t result = ulyxSuccess;
@@ -140,4 +144,19 @@ ulyxResult_t ulyxShapeGetBytes(const ulyxShape_t* shape, int nRanks, int rank, u
 freeGeometry:
   ulyxGeometryFree(&geometry);
   return result;
+}
+
+ulyxResult_t ulyxShapeGetTimes(const ulyxShape_t* shape, int nRanks, ulyxOp_t op, ulyxShapeTimes_t* times) {
+  ULYX_TRY(ulyxCheckStruct(times, sizeof *times, ULYX_SHAPE_TIMES_MAGIC, "times"));
+  ULYX_TRY(checkOp(op));
+  ulyxGeometry geometry;
+  ULYX_TRY(ulyxGeometryResolve(shape, nRanks, &geometry));
+  const ulyxPhaseFacts facts = ulyxExchangeFacts(&geometry, &ulyxOperations[op]);
+  const ulyxCost cost = ulyxCostOf(&facts, nRanks);
+  times->remoteBytes = facts.remoteBytes;
+  times->limitUs = cost.limit;
+  times->directUs = cost.direct;
+  times->copyEngineUs = cost.copyEngine;
+  ulyxGeometryFree(&geometry);
+  return ulyxSuccess;
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Which transport moves a phase on GPUs. Every rank decides for itself, from numbers that all ranks know alike, so all
- * decide the same: the bytes of the busiest rank, the shortest row, and a table of what each transport was measured
- * to cost (docs/performance.md). */
+ * decide the same: the facts of the phase and what each transport should cost (cost.h). */
 #ifndef ULYX_RUNTIME_CHOICE_H_
 #define ULYX_RUNTIME_CHOICE_H_
 
@@ -10,6 +9,7 @@
 
 /* What all ranks know of the world alike. */
 typedef struct ulyxWorldFacts {
+  int nRanks;
   ulyxTransport_t fixed; /* what the configuration asks for; auto: choose */
   bool reachable;        /* every rank can write every other's memory over NVLink */
   bool undisturbed;      /* the multiprocessors are somebody else's */

@@ -12,6 +12,10 @@
 static const char* const transportNames[] = {"auto", "loopback", "nccl", "direct", "copy_engine"};
 #define TRANSPORT_COUNT ((int)(sizeof transportNames / sizeof transportNames[0]))
 
+const char* ulyxTransportName(ulyxTransport_t transport) {
+  return transportNames[transport];
+}
+
 /* One integer setting and where it may come from. */
 typedef struct Setting {
   const char* field;

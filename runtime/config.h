@@ -22,4 +22,7 @@ typedef struct ulyxSettings {
 /* config may be NULL. */
 ulyxResult_t ulyxSettingsResolve(const ulyxConfig_t* config, ulyxSettings* settings);
 
+/* As ULYX_TRANSPORT spells it. */
+const char* ulyxTransportName(ulyxTransport_t transport);
+
 #endif /* ULYX_RUNTIME_CONFIG_H_ */

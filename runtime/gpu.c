@@ -293,8 +293,10 @@ static ulyxResult_t setCtas(ulyxGpu* self, const ulyxSettings* settings) {
 /* What the configuration asks for, and what there is. */
 static ulyxResult_t settle(ulyxGpu* self, const ulyxSettings* settings) {
   const bool fixed = settings->transport != ulyxTransportAuto;
-  self->facts = (ulyxWorldFacts){
-      .fixed = settings->transport, .reachable = self->windows.reachable, .undisturbed = settings->undisturbed};
+  self->facts = (ulyxWorldFacts){.nRanks = self->world.nRanks,
+                                 .fixed = settings->transport,
+                                 .reachable = self->windows.reachable,
+                                 .undisturbed = settings->undisturbed};
   self->base.kind = self->windows.reachable ? settings->transport : ulyxTransportNccl;
   self->base.reason = self->world.nRanks == 1   ? "one rank has no peers"
                       : fixed                   ? "the configuration asks for it"
@@ -304,20 +306,20 @@ static ulyxResult_t settle(ulyxGpu* self, const ulyxSettings* settings) {
     return ulyxSuccess;
   }
   return ulyxFail(ulyxUnsupported, "transport %s needs NVLink between all ranks: %s",
-                  settings->transport == ulyxTransportDirect ? "direct" : "copy_engine", self->windows.why);
+                  ulyxTransportName(settings->transport), self->windows.why);
 }
 
 /* All choices come from these two. */
 static ulyxResult_t agreeSettings(ulyxGpu* self, const ulyxSettings* settings) {
-  static const char* const names[] = {"auto", "loopback", "nccl", "direct", "copy_engine"};
   int64_t* all = NULL;
   ulyxResult_t result = ulyxSuccess;
   ULYX_TRY(ulyxNcclWorldGatherWord(&self->world, (int64_t)settings->transport * 2 + settings->undisturbed, &all));
   for (int rank = 1; rank < self->world.nRanks && result == ulyxSuccess; ++rank) {
     if (all[rank] == all[0]) continue;
-    result = ulyxFail(
-        ulyxMismatch, "rank 0 has transport %s and undisturbed %lld, rank %d has %s and %lld; configure them alike",
-        names[all[0] / 2], (long long)(all[0] % 2), rank, names[all[rank] / 2], (long long)(all[rank] % 2));
+    result = ulyxFail(ulyxMismatch,
+                      "rank 0 has transport %s and undisturbed %lld, rank %d has %s and %lld; configure them alike",
+                      ulyxTransportName((ulyxTransport_t)(all[0] / 2)), (long long)(all[0] % 2), rank,
+                      ulyxTransportName((ulyxTransport_t)(all[rank] / 2)), (long long)(all[rank] % 2));
   }
   free(all);
   return result;

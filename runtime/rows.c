@@ -228,8 +228,9 @@ static int64_t spanOf(int64_t rows, int64_t pitch, int64_t rowBytes) {
 static ulyxPhaseFacts factsOf(const ulyxRows* rows) {
   if (rows->op == ulyxRowsAllToAll)
     return (ulyxPhaseFacts){.remoteBytes = -1, .dstSpan = {-1}, .startsAreTheReceivers = true};
-  ulyxPhaseFacts facts = {.rowBytes = rows->rowBytes};
   const bool gathers = rows->op == ulyxRowsAllGather;
+  const bool dense = !gathers || rows->outPitch == rows->rowBytes; /* partial sums go to scratch */
+  ulyxPhaseFacts facts = {.rowBytes = rows->rowBytes, .writtenRowBytes = dense ? INT64_MAX : rows->rowBytes};
   const int64_t all = gathers ? ulyxRangeLength(rows->target) : rows->total;
   for (int rank = 0; rank < rows->nRanks; ++rank) {
     const int64_t own = ulyxRangeLength(gathers ? ownedTarget(rows, rank) : rows->ranges[rank]);

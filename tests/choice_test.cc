@@ -19,12 +19,13 @@ ulyxPhaseFacts Bytes(int64_t remote, int64_t row = 4096) {
   ulyxPhaseFacts facts = {};
   facts.remoteBytes = remote;
   facts.rowBytes = row;
+  facts.writtenRowBytes = INT64_MAX;
   facts.dstSpan[0] = remote;
   return facts;
 }
 
 int Choose(ulyxTransport_t fixed, bool reachable, const ulyxPhaseFacts& facts, bool undisturbed = false) {
-  const ulyxWorldFacts world = {fixed, reachable, undisturbed};
+  const ulyxWorldFacts world = {2, fixed, reachable, undisturbed};
   const ulyxChoice_t choice = ulyxChoose(&world, &facts);
   EXPECT_STRNE(choice.reason, "");
   return choice.transport;
@@ -73,9 +74,30 @@ TEST(Choice, IsDirectWhereOutputsAreUnknownOrMissing) {
   EXPECT_EQ(Choose(ulyxTransportAuto, true, missing), ulyxTransportDirect);
 }
 
+TEST(Choice, IsWhatTheTimesOfAShapeSay) {
+  Shape shape(75600, 40, 128);
+  for (const int64_t tokens : {512, 4096, 32760, 75600}) {
+    shape.c.tokens = tokens;
+    for (const ulyxOp_t op : {ulyxOpSeqToHeads, ulyxOpHeadsToSeq}) {
+      ulyxShapeTimes_t times = ULYX_SHAPE_TIMES_INITIALIZER;
+      MUST(ulyxShapeGetTimes(&shape.c, 2, op, &times));
+      ulyxGeometry geometry;
+      MUST(ulyxGeometryResolve(&shape.c, 2, &geometry));
+      const ulyxPhaseFacts facts = ulyxExchangeFacts(&geometry, &ulyxOperations[op]);
+      const ulyxWorldFacts world = {2, ulyxTransportAuto, true, false};
+      const ulyxChoice_t choice = ulyxChoose(&world, &facts);
+      EXPECT_EQ(times.remoteBytes, facts.remoteBytes);
+      EXPECT_EQ(choice.predictedUs, std::min(times.directUs, times.copyEngineUs));
+      EXPECT_EQ(choice.transport, times.directUs <= times.copyEngineUs ? ulyxTransportDirect : ulyxTransportCopyEngine);
+      EXPECT_GT(choice.predictedUs, times.limitUs);
+      ulyxGeometryFree(&geometry);
+    }
+  }
+}
+
 TEST(Choice, PredictsMoreTimeForMoreBytes) {
   for (const ulyxTransport_t fixed : {ulyxTransportDirect, ulyxTransportCopyEngine}) {
-    const ulyxWorldFacts world = {fixed, true, false};
+    const ulyxWorldFacts world = {2, fixed, true, false};
     double last = 0;
     for (int64_t bytes = 1; bytes < INT64_C(1) << 32; bytes *= 16) {
       const ulyxPhaseFacts facts = Bytes(bytes);
@@ -114,6 +136,39 @@ TEST(Facts, OfExchangesAreTheBusiestRanksBytesAndTheLargestOutputs) {
       EXPECT_LE(facts.rowBytes, shortest);
       for (int buffer = 0; buffer < ULYX_MAX_BUFFERS; buffer++) EXPECT_GE(facts.dstSpan[buffer], spans[buffer]);
     }
+    ulyxGeometryFree(&geometry);
+  }
+}
+
+TEST(Facts, TellHowPeersWriteAnOutput) {
+  const int64_t dense = INT64_MAX, headBytes = 8 * 2;
+  struct {
+    const char* what;
+    void (*change)(ulyxShape_t*);
+    int64_t seqToHeads, headsToSeq;
+  } const layouts[] = {
+      {"plain", [](ulyxShape_t*) {}, dense, 2 * headBytes},
+      {"batch first", [](ulyxShape_t* shape) { shape->batch = 3; }, dense, 2 * headBytes},
+      {"sequence first", [](ulyxShape_t* shape) { shape->batch = 3, shape->seqOrder = shape->headsOrder = 1; }, dense,
+       2 * headBytes},
+      {"packed", [](ulyxShape_t* shape) { shape->packedOut = 1; }, headBytes, 2 * headBytes},
+      {"gaps between tokens", [](ulyxShape_t* shape) { shape->qOut.token = 3 * 8; }, 2 * headBytes, 2 * headBytes},
+      {"all heads on one rank",
+       [](ulyxShape_t* shape) {
+         static const int64_t counts[] = {5, 0};
+         shape->headCounts = counts;
+       },
+       dense, dense},
+  };
+  for (const auto& layout : layouts) {
+    SCOPED_TRACE(layout.what);
+    Shape shape(9, 5, 8);
+    shape.c.kvHeads = layout.seqToHeads == headBytes ? 1 : 5;
+    layout.change(&shape.c);
+    ulyxGeometry geometry;
+    MUST(ulyxGeometryResolve(&shape.c, 2, &geometry));
+    EXPECT_EQ(ulyxExchangeFacts(&geometry, &ulyxOperations[ulyxOpSeqToHeads]).writtenRowBytes, layout.seqToHeads);
+    EXPECT_EQ(ulyxExchangeFacts(&geometry, &ulyxOperations[ulyxOpHeadsToSeq]).writtenRowBytes, layout.headsToSeq);
     ulyxGeometryFree(&geometry);
   }
 }

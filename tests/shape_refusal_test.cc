@@ -184,6 +184,10 @@ TEST_P(ImpossibleShape, RefusedByEveryPureGetter) {
     std::vector<int64_t> traffic(16, -7);
     ExpectRefused(ulyxShapeGetTraffic(&shape_.c, 4, op, traffic.data()));
     EXPECT_EQ(traffic, std::vector<int64_t>(16, -7));
+    ulyxShapeTimes_t times = ULYX_SHAPE_TIMES_INITIALIZER;
+    times.directUs = -9;
+    ExpectRefused(ulyxShapeGetTimes(&shape_.c, 4, op, &times));
+    EXPECT_EQ(times.directUs, -9);
   }
 
   ulyxShapeBytes_t bytes = ULYX_SHAPE_BYTES_INITIALIZER;

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+#include "cost.h"
+
+/* Bytes a microsecond and direction: by one copy engine, by the engines of several peers on one link, and by
+ * multiprocessors' stores. */
+static const double engineRate = 391e3, sharedEngineRate = 364e3, storeRate = 363e3;
+
+/* A copy begins and ends. */
+static const double limitUs = 2.5;
+
+/* What meeting costs, and what each peer beyond the first adds: its records to write and to wait for. */
+static const double meetingUs = 6.6, peerUs = 0.15;
+
+/* Stores lose up to this long while they fill and drain the link; half of it at fillBytes. */
+static const double fillUs = 4.0, fillBytes = 10e6;
+
+/* Each row stored costs as much as so many bytes more. */
+static const double rowBytes = 170;
+
+/* Engines begin and end, unless multiprocessors store everything meanwhile. */
+static const double engineUs = 20.0, allStoredUs = 15.0, headBytes = 2.5 * 1024 * 1024;
+
+/* Engines slow down on rows shorter than this. */
+static const double engineRowBytes = 256;
+
+/* The widest access that rows of this length allow. */
+static double unitBytes(int64_t bytes) {
+  const uint64_t bits = (uint64_t)bytes | 16;
+  return bytes > 0 ? (double)(bits & (0 - bits)) : 16;
+}
+
+static double directUs(const ulyxPhaseFacts* facts, int nRanks) {
+  const double bytes = (double)facts->remoteBytes, written = (double)facts->writtenRowBytes;
+  const double rate = storeRate * written / (written + rowBytes) * unitBytes(facts->rowBytes) / 16;
+  return meetingUs + peerUs * (nRanks - 2) + bytes / rate + fillUs * bytes / (bytes + fillBytes);
+}
+
+static double copyEngineUs(const ulyxPhaseFacts* facts, int nRanks) {
+  const double bytes = (double)facts->remoteBytes, row = (double)facts->rowBytes;
+  const double peersUs = peerUs * (nRanks - 2);
+  if (bytes <= headBytes) return allStoredUs + peersUs + bytes / storeRate * 16 / unitBytes(facts->rowBytes);
+  const double slowdown = row < engineRowBytes ? engineRowBytes / (row + 1) : 1;
+  return engineUs + peersUs + slowdown * bytes / (nRanks > 2 ? sharedEngineRate : engineRate);
+}
+
+ulyxCost ulyxCostOf(const ulyxPhaseFacts* facts, int nRanks) {
+  if (nRanks < 2) return (ulyxCost){0, 0, 0};
+  return (ulyxCost){.limit = limitUs + (double)facts->remoteBytes / engineRate,
+                    .direct = directUs(facts, nRanks),
+                    .copyEngine = copyEngineUs(facts, nRanks)};
+}
