@@ -113,7 +113,6 @@ typedef struct ulyxMeeting {
   uint64_t mix;                             \
   ulyxCopyDesc desc[n]
 
-#define ULYX_EXCHANGE_BATCH_NONE 1
 #define ULYX_EXCHANGE_BATCH_SMALL 64
 #define ULYX_EXCHANGE_BATCH_LARGE 512
 

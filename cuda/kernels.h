@@ -31,8 +31,8 @@ cudaError_t ulyxLaunchChain(const ulyxChainArgs* args, int maxCtas, cudaStream_t
 cudaError_t ulyxLaunchStore(const ulyxStoreBatch* batch, cudaStream_t stream);
 
 /* Meets the peers as the batch says and makes its copies, with `ctas` thread blocks, which must fit on the device
- * together with whatever they may have to wait for. Blocks on the device until the peers have come, at most the
- * meeting's timeout at each of its two waits. */
+ * together with whatever they may have to wait for; a batch without copies takes one warp. Blocks on the device until
+ * the peers have come, at most the meeting's timeout at each of its two waits. */
 cudaError_t ulyxLaunchExchange(const ulyxExchangeBatch* batch, int ctas, cudaStream_t stream);
 
 /* peers[r] = where this device sees rank r's memory of a registered window, NULL where it does not; words is device

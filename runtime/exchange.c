@@ -75,16 +75,16 @@ static int64_t sliceBytes(const ulyxGeometry* geometry, const ulyxOperation* ope
   return dense ? heads * from.headBytes : from.headBytes;
 }
 
-/* The row that such a slice makes in the receiver's tensor, where slices may follow one another without a gap. */
-static int64_t writtenBytes(const ulyxGeometry* geometry, const ulyxOperation* operation, ulyxRole role, int rank,
+/* The distance of such slices in the receiver's tensor, where they leave gaps. */
+static int64_t writtenPitch(const ulyxGeometry* geometry, const ulyxOperation* operation, ulyxRole role, int rank,
                             int64_t slice) {
   const ulyxView to = ulyxGeometryView(geometry, operation->to, role, rank);
   const int64_t inner = to.batches > 1 ? ulyxMin64(to.batchStride, to.tokenStride) : to.tokenStride;
-  return inner == slice ? INT64_MAX : slice;
+  return inner == slice ? 0 : inner;
 }
 
 ulyxPhaseFacts ulyxExchangeFacts(const ulyxGeometry* geometry, const ulyxOperation* operation) {
-  ulyxPhaseFacts facts = {.rowBytes = INT64_MAX, .writtenRowBytes = INT64_MAX};
+  ulyxPhaseFacts facts = {.rowBytes = INT64_MAX};
   Shares all[ulyxRoleCount] = {{0, 0}};
   for (int i = operation->firstRole; i <= (int)operation->lastRole; ++i) {
     const ulyxRole role = (ulyxRole)i;
@@ -101,7 +101,7 @@ ulyxPhaseFacts ulyxExchangeFacts(const ulyxGeometry* geometry, const ulyxOperati
       if (heads == 0) continue;
       const int64_t slice = sliceBytes(geometry, operation, role, heads);
       facts.rowBytes = ulyxMin64(facts.rowBytes, slice);
-      facts.writtenRowBytes = ulyxMin64(facts.writtenRowBytes, writtenBytes(geometry, operation, role, rank, slice));
+      facts.writtenPitch = ulyxMax64(facts.writtenPitch, writtenPitch(geometry, operation, role, rank, slice));
     }
   }
   for (int rank = 0; rank < geometry->nRanks; ++rank) {

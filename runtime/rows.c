@@ -230,7 +230,7 @@ static ulyxPhaseFacts factsOf(const ulyxRows* rows) {
     return (ulyxPhaseFacts){.remoteBytes = -1, .dstSpan = {-1}, .startsAreTheReceivers = true};
   const bool gathers = rows->op == ulyxRowsAllGather;
   const bool dense = !gathers || rows->outPitch == rows->rowBytes; /* partial sums go to scratch */
-  ulyxPhaseFacts facts = {.rowBytes = rows->rowBytes, .writtenRowBytes = dense ? INT64_MAX : rows->rowBytes};
+  ulyxPhaseFacts facts = {.rowBytes = rows->rowBytes, .writtenPitch = dense ? 0 : rows->outPitch};
   const int64_t all = gathers ? ulyxRangeLength(rows->target) : rows->total;
   for (int rank = 0; rank < rows->nRanks; ++rank) {
     const int64_t own = ulyxRangeLength(gathers ? ownedTarget(rows, rank) : rows->ranges[rank]);

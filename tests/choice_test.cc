@@ -19,7 +19,6 @@ ulyxPhaseFacts Bytes(int64_t remote, int64_t row = 4096) {
   ulyxPhaseFacts facts = {};
   facts.remoteBytes = remote;
   facts.rowBytes = row;
-  facts.writtenRowBytes = INT64_MAX;
   facts.dstSpan[0] = remote;
   return facts;
 }
@@ -141,18 +140,18 @@ TEST(Facts, OfExchangesAreTheBusiestRanksBytesAndTheLargestOutputs) {
 }
 
 TEST(Facts, TellHowPeersWriteAnOutput) {
-  const int64_t dense = INT64_MAX, headBytes = 8 * 2;
+  const int64_t dense = 0, headBytes = 8 * 2;
   struct {
     const char* what;
     void (*change)(ulyxShape_t*);
     int64_t seqToHeads, headsToSeq;
   } const layouts[] = {
-      {"plain", [](ulyxShape_t*) {}, dense, 2 * headBytes},
-      {"batch first", [](ulyxShape_t* shape) { shape->batch = 3; }, dense, 2 * headBytes},
+      {"plain", [](ulyxShape_t*) {}, dense, 5 * headBytes},
+      {"batch first", [](ulyxShape_t* shape) { shape->batch = 3; }, dense, 5 * headBytes},
       {"sequence first", [](ulyxShape_t* shape) { shape->batch = 3, shape->seqOrder = shape->headsOrder = 1; }, dense,
-       2 * headBytes},
-      {"packed", [](ulyxShape_t* shape) { shape->packedOut = 1; }, headBytes, 2 * headBytes},
-      {"gaps between tokens", [](ulyxShape_t* shape) { shape->qOut.token = 3 * 8; }, 2 * headBytes, 2 * headBytes},
+       5 * headBytes},
+      {"packed", [](ulyxShape_t* shape) { shape->packedOut = 1, shape->kvHeads = 1; }, 5 * headBytes, 5 * headBytes},
+      {"gaps between tokens", [](ulyxShape_t* shape) { shape->qOut.token = 4 * 8; }, 4 * headBytes, 5 * headBytes},
       {"all heads on one rank",
        [](ulyxShape_t* shape) {
          static const int64_t counts[] = {5, 0};
@@ -163,12 +162,11 @@ TEST(Facts, TellHowPeersWriteAnOutput) {
   for (const auto& layout : layouts) {
     SCOPED_TRACE(layout.what);
     Shape shape(9, 5, 8);
-    shape.c.kvHeads = layout.seqToHeads == headBytes ? 1 : 5;
     layout.change(&shape.c);
     ulyxGeometry geometry;
     MUST(ulyxGeometryResolve(&shape.c, 2, &geometry));
-    EXPECT_EQ(ulyxExchangeFacts(&geometry, &ulyxOperations[ulyxOpSeqToHeads]).writtenRowBytes, layout.seqToHeads);
-    EXPECT_EQ(ulyxExchangeFacts(&geometry, &ulyxOperations[ulyxOpHeadsToSeq]).writtenRowBytes, layout.headsToSeq);
+    EXPECT_EQ(ulyxExchangeFacts(&geometry, &ulyxOperations[ulyxOpSeqToHeads]).writtenPitch, layout.seqToHeads);
+    EXPECT_EQ(ulyxExchangeFacts(&geometry, &ulyxOperations[ulyxOpHeadsToSeq]).writtenPitch, layout.headsToSeq);
     ulyxGeometryFree(&geometry);
   }
 }
