@@ -162,6 +162,15 @@ typedef enum {
   ulyxSeqFirst = 1    /* [tokens, batch, heads, dim] */
 } ulyxOrder_t;
 
+/* Where replicated tokens stand on both sides. */
+typedef enum {
+  ulyxReplicatedFirst = 0, /* before the tokens that are split over the ranks */
+  ulyxReplicatedLast = 1   /* after them */
+} ulyxReplicatedPlace_t;
+
+/* Sequences that stand one after another in one run of tokens; see below. */
+typedef struct ulyxSequences* ulyxSequences_t;
+
 /* Everything that decides the copies. Equal on every rank.
  *
  * Sequence side of rank r: q [batch, own tokens, heads, headDim], k [batch, own tokens, kvHeads, headDim],
@@ -170,6 +179,10 @@ typedef enum {
  * query heads use, o [batch, tokens, own heads, valueDim].
  *
  * ulyxSeqToHeads takes q, k, v from the sequence side to the heads side; ulyxHeadsToSeq takes o back.
+ *
+ * Replicated tokens, such as the text of joint attention, are held by every rank: each tensor has them besides its own
+ * tokens (sequence side) or all tokens (heads side), once. ulyxSeqToHeads takes a rank's own copy of them, and sends
+ * none; ulyxHeadsToSeq brings every rank all heads of them.
  *
  * A packed side holds q, k and v in one tensor whose rows are
  * [q heads x headDim | k heads x headDim | v heads x valueDim]; qIn (qOut) gives its strides. */
@@ -183,6 +196,7 @@ typedef struct ulyxShape {
   int64_t headDim;                /* elements of one query or key head */
   int64_t valueDim;               /* elements of one value head; 0: headDim */
   int64_t batch;                  /* 0: 1 */
+  int64_t replicatedTokens;       /* held by every rank; not among `tokens` */
   const int64_t* tokenCounts;     /* one a rank, zeros allowed; NULL: balanced */
   const int64_t* headCounts;      /* query heads, one a rank, zeros allowed; NULL: balanced */
   int type;                       /* ulyxDataType_t */
@@ -191,6 +205,10 @@ typedef struct ulyxShape {
   int headsOrder;                 /* ulyxOrder_t of the tensors on the heads side */
   int packedIn;                   /* 1: ulyxSeqToHeads reads one packed tensor */
   int packedOut;                  /* 1: ulyxSeqToHeads writes one packed tensor */
+  int replicatedPlace;            /* ulyxReplicatedPlace_t */
+  int reserved;                   /* 0 */
+  ulyxSequences_t sequences;      /* what the tokens of the heads side are, replicated ones included; NULL: not told.
+                                     Moves nothing: ulyxPlanStoreCuSeqlens gives it to attention. batch is 1 then */
   ulyxStrides_t qIn, kIn, vIn;    /* sequence side, read by ulyxSeqToHeads */
   ulyxStrides_t qOut, kOut, vOut; /* heads side, written by ulyxSeqToHeads */
   ulyxStrides_t oIn;              /* heads side, read by ulyxHeadsToSeq */
@@ -198,12 +216,12 @@ typedef struct ulyxShape {
 } ulyxShape_t;
 
 #define ULYX_SHAPE_MAGIC 0x756c7953u
-#define ULYX_SHAPE_INITIALIZER                                                                                      \
-  {                                                                                                                 \
-    sizeof(ulyxShape_t), ULYX_SHAPE_MAGIC, 1, 0, 0, 0, 0, 0, 0, NULL, NULL, ulyxBfloat16, 0, 0, 0, 0, 0, {0, 0, 0}, \
-        {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {                                         \
-      0, 0, 0                                                                                                       \
-    }                                                                                                               \
+#define ULYX_SHAPE_INITIALIZER                                                                                    \
+  {                                                                                                               \
+    sizeof(ulyxShape_t), ULYX_SHAPE_MAGIC, 1, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, ulyxBfloat16, 0, 0, 0, 0, 0, 0, 0, \
+        NULL, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {                      \
+      0, 0, 0                                                                                                     \
+    }                                                                                                             \
   }
 
 typedef enum { ulyxOpSeqToHeads = 0, ulyxOpHeadsToSeq = 1 } ulyxOp_t;
@@ -247,7 +265,7 @@ typedef struct ulyxShapeTimes {
   double copyEngineUs;
 } ulyxShapeTimes_t;
 
-#define ULYX_SHAPE_TIMES_MAGIC 0x756c7954u
+#define ULYX_SHAPE_TIMES_MAGIC 0x756c7955u
 #define ULYX_SHAPE_TIMES_INITIALIZER \
   { sizeof(ulyxShapeTimes_t), ULYX_SHAPE_TIMES_MAGIC, 1, 0, 0, 0, 0 }
 
@@ -394,13 +412,16 @@ typedef struct ulyxPlanInfo {
   int transport; /* of seqToHeads */
   int type;
   int64_t elementBytes;
-  int64_t tokens; /* sequence length */
+  int64_t tokens; /* that are split over the ranks */
   int64_t heads;
   int64_t kvHeads;
   int64_t headDim;
   int64_t valueDim;
   int64_t batch;
-  ulyxRange_t tokenRange; /* this rank's */
+  int64_t replicatedTokens;
+  ulyxRange_t seqReplicated;   /* the rows of the sequence side's tensors that replicated tokens take on this rank */
+  ulyxRange_t headsReplicated; /* and of the heads side's */
+  ulyxRange_t tokenRange;      /* this rank's */
   ulyxRange_t headRange;
   ulyxRange_t kvHeadRange;
   int64_t tokenCount; /* this rank's */
@@ -412,6 +433,9 @@ typedef struct ulyxPlanInfo {
   const int64_t* tokenCounts; /* [nRanks] */
   const int64_t* headCounts;
   const int64_t* kvHeadCounts;
+  const int64_t* kvHeadOfHead;        /* [headCount]: the local key/value head of each local query head */
+  int64_t sequenceCount;              /* of shape.sequences; 0 without */
+  int64_t longestSequence;            /* tokens */
   const int64_t* seqToHeadsSendBytes; /* [nRanks], by peer; own rank included */
   const int64_t* seqToHeadsRecvBytes;
   const int64_t* headsToSeqSendBytes;
@@ -423,16 +447,23 @@ typedef struct ulyxPlanInfo {
 } ulyxPlanInfo_t;
 
 #define ULYX_PLAN_INFO_MAGIC 0x756c7950u
-#define ULYX_PLAN_INFO_INITIALIZER                                                                                     \
-  {                                                                                                                    \
-    sizeof(ulyxPlanInfo_t), ULYX_PLAN_INFO_MAGIC, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0, 0}, {0, 0}, {0, 0}, 0, 0, 0, \
-        NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, {0, 0, NULL, 0}, {                           \
-      0, 0, NULL, 0                                                                                                    \
-    }                                                                                                                  \
+#define ULYX_PLAN_INFO_INITIALIZER                                                                               \
+  {                                                                                                              \
+    sizeof(ulyxPlanInfo_t), ULYX_PLAN_INFO_MAGIC, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0, 0}, {0, 0}, {0, 0}, \
+        {0, 0}, {0, 0}, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL, NULL, NULL, NULL, 0, 0,   \
+        {0, 0, NULL, 0}, {                                                                                       \
+      0, 0, NULL, 0                                                                                              \
+    }                                                                                                            \
   }
 
 /* Of a plan from ulyxPlanCreate. */
 ULYX_API ulyxResult_t ulyxPlanGetInfo(ulyxPlan_t plan, ulyxPlanInfo_t* info);
+
+/* Writes the bounds of shape.sequences, as attention over the heads side wants them (sequence i is tokens
+ * [cuSeqlens[i], cuSeqlens[i + 1])), to cuSeqlens [sequenceCount + 1]: memory of the runtime's device (loopback: of the
+ * host), in stream order. Not collective; legal under capture, and a graph owns what it stores. ulyxInvalidUsage
+ * without sequences. */
+ULYX_API ulyxResult_t ulyxPlanStoreCuSeqlens(ulyxPlan_t plan, int32_t* cuSeqlens, ulyxStream_t stream);
 
 /* Of any plan. backward 1: ulyxHeadsToSeq, ulyxConvHaloBackward, ulyxStateChainBackward; 0: the other operation. */
 ULYX_API ulyxResult_t ulyxPlanGetChoice(ulyxPlan_t plan, int backward, ulyxChoice_t* choice);
@@ -524,7 +555,6 @@ ULYX_API ulyxResult_t ulyxTargetCounts(ulyxRange_t target, const ulyxRange_t* to
  *
  * No runtime and no communication: every rank computes alike. Sequences and contexts never change once made, so
  * any thread may use one at any time, until it is destroyed. */
-typedef struct ulyxSequences* ulyxSequences_t;
 typedef struct ulyxContext* ulyxContext_t;
 typedef struct ulyxContextCache* ulyxContextCache_t;
 

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * Entry points of plans and exchanges: check arguments, then call down. */
+#include "check.h"
 #include "partition.h"
 #include "runtime.h"
+#include "sequences.h"
 
 ulyxResult_t ulyxPlanCreate(ulyxRuntime_t rt, const ulyxShape_t* shape, ulyxPlan_t* plan) {
   return ulyxPlanCreateAbout(rt, &ulyxExchangeSubject, shape, plan);
@@ -37,6 +39,9 @@ ulyxResult_t ulyxPlanGetInfo(ulyxPlan_t plan, ulyxPlanInfo_t* info) {
   info->headDim = geometry->headDim;
   info->valueDim = geometry->valueDim;
   info->batch = geometry->batch;
+  info->replicatedTokens = geometry->replicatedTokens;
+  info->seqReplicated = ulyxGeometryReplicated(geometry, ulyxSideSeq, rank);
+  info->headsReplicated = ulyxGeometryReplicated(geometry, ulyxSideHeads, rank);
   info->tokenRange = geometry->tokenRanges[rank];
   info->headRange = geometry->headRanges[rank];
   info->kvHeadRange = geometry->kvHeadRanges[rank];
@@ -49,6 +54,9 @@ ulyxResult_t ulyxPlanGetInfo(ulyxPlan_t plan, ulyxPlanInfo_t* info) {
   info->tokenCounts = geometry->counts;
   info->headCounts = geometry->counts + nRanks;
   info->kvHeadCounts = geometry->counts + 2 * nRanks;
+  info->kvHeadOfHead = plan->kvHeadOfHead;
+  info->sequenceCount = geometry->sequences != NULL ? geometry->sequences->count : 0;
+  info->longestSequence = geometry->sequences != NULL ? ulyxSequencesLongest(geometry->sequences) : 0;
   info->seqToHeadsSendBytes = plan->peerBytes;
   info->seqToHeadsRecvBytes = plan->peerBytes + nRanks;
   info->headsToSeqSendBytes = plan->peerBytes + 2 * nRanks;
@@ -56,6 +64,32 @@ ulyxResult_t ulyxPlanGetInfo(ulyxPlan_t plan, ulyxPlanInfo_t* info) {
   info->arenaBytes = plan->arenaBytes;
   info->signature = plan->signature;
   return ulyxRuntimeLeave(plan->rt, ulyxSuccess);
+}
+
+/* The bounds are 64-bit and the device wants 32: a piece of them at a time. */
+static ulyxResult_t storeBounds(ulyxTransport* transport, const struct ulyxSequences* sequences, int32_t* cuSeqlens,
+                                ulyxStream_t stream) {
+  int32_t piece[512];
+  const int64_t capacity = (int64_t)(sizeof piece / sizeof *piece), count = sequences->count + 1;
+  for (int64_t done = 0; done < count; done += capacity) {
+    const int64_t n = ulyxMin64(capacity, count - done);
+    for (int64_t i = 0; i < n; ++i) piece[i] = (int32_t)sequences->bounds[done + i];
+    ULYX_TRY(transport->ops->store(transport, piece, n, cuSeqlens + done, stream));
+  }
+  return ulyxSuccess;
+}
+
+static ulyxResult_t storeCuSeqlens(ulyxPlan_t plan, int32_t* cuSeqlens, ulyxStream_t stream) {
+  ulyxTransport* const transport = plan->rt->transport;
+  const struct ulyxSequences* const sequences = plan->about.geometry.sequences;
+  if (sequences == NULL) return ulyxFail(ulyxInvalidUsage, "the plan was made without shape.sequences");
+  ULYX_TRY(ulyxRuntimeCheckStoreTarget(plan->rt, cuSeqlens, "cuSeqlens"));
+  return storeBounds(transport, sequences, cuSeqlens, stream);
+}
+
+ulyxResult_t ulyxPlanStoreCuSeqlens(ulyxPlan_t plan, int32_t* cuSeqlens, ulyxStream_t stream) {
+  ULYX_TRY(ulyxPlanEnter(plan, &ulyxExchangeSubject));
+  return ulyxRuntimeLeave(plan->rt, storeCuSeqlens(plan, cuSeqlens, stream));
 }
 
 ulyxResult_t ulyxPlanGetChoice(ulyxPlan_t plan, int backward, ulyxChoice_t* choice) {

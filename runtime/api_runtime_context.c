@@ -16,12 +16,8 @@ ulyxResult_t ulyxRuntimeGetContext(ulyxRuntime_t rt, const void* cuSeqlens, int6
 static ulyxResult_t store(ulyxRuntime_t rt, ulyxContext_t context, int32_t* data, ulyxStream_t stream) {
   ulyxTransport* const transport = rt->transport;
   ULYX_TRY(ulyxContextCheckHandle(context));
-  if (data == NULL) return ulyxFail(ulyxInvalidArgument, "data is NULL");
   ULYX_TRY(ulyxContextCheckWorld(context, transport->nRanks, transport->rank));
-  if ((uintptr_t)data % sizeof *data != 0) {
-    return ulyxFail(ulyxInvalidArgument, "data is %p, expected a multiple of %zu", (void*)data, sizeof *data);
-  }
-  ULYX_TRY(transport->ops->checkMemory(transport, data, "data"));
+  ULYX_TRY(ulyxRuntimeCheckStoreTarget(rt, data, "data"));
   return transport->ops->store(transport, context->info.localCuSeqlens, context->info.numSequences + 1, data, stream);
 }
 

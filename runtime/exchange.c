@@ -5,23 +5,43 @@
 #include "partition.h"
 #include "status.h"
 
-/* The offset of an empty range is nobody's: it may lie outside the tensor, and outside 64 bits. */
+/* Heads that nobody has lie nowhere: their offset may be outside the tensor, and outside 64 bits. */
 static bool isEmpty(ulyxRange_t range) {
   return range.start == range.stop;
+}
+
+/* The same tokens and heads as seen by two ranks: rows from `row` on and heads from `head` on in each tensor. */
+typedef struct Corner {
+  int64_t row, head;
+} Corner;
+
+static int64_t offsetOf(const ulyxView* view, Corner corner) {
+  return view->offset + corner.row * view->tokenStride + corner.head * view->headStride;
+}
+
+static ulyxResult_t append(ulyxCopyList* list, const ulyxView* from, Corner fromCorner, const ulyxView* to,
+                           Corner toCorner, int64_t tokens, int64_t heads) {
+  if (tokens == 0) return ulyxSuccess;
+  return ulyxCopyListAppendBlock(list, from, offsetOf(from, fromCorner), to, offsetOf(to, toCorner), tokens, heads);
 }
 
 static ulyxResult_t listSeqToHeads(const void* subject, int src, int dst, ulyxCopyList* list) {
   const ulyxGeometry* const geometry = subject;
   const ulyxRange_t tokens = geometry->tokenRanges[src];
+  const int64_t first = ulyxGeometryFirstRow(geometry);
+  const ulyxRange_t here = ulyxGeometryReplicated(geometry, ulyxSideSeq, src);
+  const ulyxRange_t there = ulyxGeometryReplicated(geometry, ulyxSideHeads, dst);
   for (int i = ulyxRoleQ; i <= ulyxRoleV; ++i) {
     const ulyxRole role = (ulyxRole)i;
     const ulyxRange_t heads = ulyxGeometryHeadRange(geometry, role, dst);
-    if (isEmpty(tokens) || isEmpty(heads)) continue;
+    if (isEmpty(heads)) continue;
     const ulyxView from = ulyxGeometryView(geometry, ulyxSideSeq, role, src);
     const ulyxView to = ulyxGeometryView(geometry, ulyxSideHeads, role, dst);
-    ULYX_TRY(ulyxCopyListAppendBlock(list, &from, from.offset + heads.start * from.headStride, &to,
-                                     to.offset + tokens.start * to.tokenStride, ulyxRangeLength(tokens),
-                                     ulyxRangeLength(heads)));
+    ULYX_TRY(append(list, &from, (Corner){first, heads.start}, &to, (Corner){first + tokens.start, 0},
+                    ulyxRangeLength(tokens), ulyxRangeLength(heads)));
+    if (src != dst) continue; /* every rank has the replicated tokens already */
+    ULYX_TRY(append(list, &from, (Corner){here.start, heads.start}, &to, (Corner){there.start, 0},
+                    geometry->replicatedTokens, ulyxRangeLength(heads)));
   }
   return ulyxSuccess;
 }
@@ -30,12 +50,15 @@ static ulyxResult_t listHeadsToSeq(const void* subject, int src, int dst, ulyxCo
   const ulyxGeometry* const geometry = subject;
   const ulyxRange_t tokens = geometry->tokenRanges[dst];
   const ulyxRange_t heads = geometry->headRanges[src];
-  if (isEmpty(tokens) || isEmpty(heads)) return ulyxSuccess;
+  const int64_t first = ulyxGeometryFirstRow(geometry);
+  if (isEmpty(heads)) return ulyxSuccess;
   const ulyxView from = ulyxGeometryView(geometry, ulyxSideHeads, ulyxRoleO, src);
   const ulyxView to = ulyxGeometryView(geometry, ulyxSideSeq, ulyxRoleO, dst);
-  return ulyxCopyListAppendBlock(list, &from, from.offset + tokens.start * from.tokenStride, &to,
-                                 to.offset + heads.start * to.headStride, ulyxRangeLength(tokens),
-                                 ulyxRangeLength(heads));
+  ULYX_TRY(append(list, &from, (Corner){first + tokens.start, 0}, &to, (Corner){first, heads.start},
+                  ulyxRangeLength(tokens), ulyxRangeLength(heads)));
+  return append(list, &from, (Corner){ulyxGeometryReplicated(geometry, ulyxSideHeads, src).start, 0}, &to,
+                (Corner){ulyxGeometryReplicated(geometry, ulyxSideSeq, dst).start, heads.start},
+                geometry->replicatedTokens, ulyxRangeLength(heads));
 }
 
 const ulyxOperation ulyxOperations[ULYX_OP_COUNT] = {
@@ -43,7 +66,8 @@ const ulyxOperation ulyxOperations[ULYX_OP_COUNT] = {
     {"heads_to_seq", listHeadsToSeq, ulyxSideHeads, ulyxSideSeq, ulyxRoleO, ulyxRoleO},
 };
 
-/* Every rank sends its share `from` of every other's share `to`: tokens and heads, or heads and tokens. */
+/* Every rank sends its share `from` of every other's share `to`: tokens and heads, or heads and tokens. Replicated
+ * tokens are everybody's to receive and nobody's to send. */
 typedef struct Shares {
   int64_t from, to;
 } Shares;
@@ -51,7 +75,8 @@ typedef struct Shares {
 static Shares sharesOf(const ulyxGeometry* geometry, const ulyxOperation* operation, ulyxRole role, int rank) {
   const int64_t tokens = ulyxRangeLength(geometry->tokenRanges[rank]);
   const int64_t heads = ulyxRangeLength(ulyxGeometryHeadRange(geometry, role, rank));
-  return operation->from == ulyxSideSeq ? (Shares){tokens, heads} : (Shares){heads, tokens};
+  return operation->from == ulyxSideSeq ? (Shares){tokens, heads}
+                                        : (Shares){heads, tokens + geometry->replicatedTokens};
 }
 
 /* The bytes that the rank's busier direction carries. */

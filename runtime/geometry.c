@@ -8,6 +8,7 @@
 #include "check.h"
 #include "element.h"
 #include "partition.h"
+#include "sequences.h"
 #include "status.h"
 
 static ulyxResult_t checkAtLeast(const char* field, int64_t given, int64_t least) {
@@ -27,16 +28,23 @@ static ulyxResult_t resolveExtents(const ulyxShape_t* shape, ulyxGeometry* geome
   ULYX_TRY(checkAtLeast("headDim", shape->headDim, 1));
   ULYX_TRY(checkAtLeast("valueDim", shape->valueDim, 0));
   ULYX_TRY(checkAtLeast("batch", shape->batch, 0));
+  ULYX_TRY(checkAtLeast("replicatedTokens", shape->replicatedTokens, 0));
   ULYX_TRY(checkFlag("seqOrder", shape->seqOrder));
   ULYX_TRY(checkFlag("headsOrder", shape->headsOrder));
   ULYX_TRY(checkFlag("packedIn", shape->packedIn));
   ULYX_TRY(checkFlag("packedOut", shape->packedOut));
+  ULYX_TRY(checkFlag("replicatedPlace", shape->replicatedPlace));
+  if (shape->reserved != 0) {
+    return ulyxFail(ulyxInvalidArgument, "shape.reserved is %d, expected 0", shape->reserved);
+  }
   geometry->tokens = shape->tokens;
   geometry->heads = shape->heads;
   geometry->kvHeads = shape->kvHeads != 0 ? shape->kvHeads : shape->heads;
   geometry->headDim = shape->headDim;
   geometry->valueDim = shape->valueDim != 0 ? shape->valueDim : shape->headDim;
   geometry->batch = shape->batch != 0 ? shape->batch : 1;
+  geometry->replicatedTokens = shape->replicatedTokens;
+  geometry->replicatedLast = shape->replicatedPlace == ulyxReplicatedLast;
   geometry->order[ulyxSideSeq] = shape->seqOrder;
   geometry->order[ulyxSideHeads] = shape->headsOrder;
   geometry->packed[ulyxSideSeq] = shape->packedIn == 1;
@@ -82,6 +90,35 @@ static ulyxResult_t resolveRanges(const ulyxShape_t* shape, ulyxGeometry* geomet
   return ulyxSuccess;
 }
 
+static ulyxResult_t resolveSequences(const ulyxShape_t* shape, ulyxGeometry* geometry) {
+  int64_t all = 0;
+  if (!ulyxAddFits(geometry->tokens, geometry->replicatedTokens, &all)) {
+    return ulyxFail(ulyxInvalidArgument, "shape: %" PRId64 " tokens and %" PRId64 " replicated ones pass 2^63",
+                    geometry->tokens, geometry->replicatedTokens);
+  }
+  if (shape->sequences == NULL) return ulyxSuccess;
+  ULYX_TRY(ulyxSequencesCheckHandle(shape->sequences));
+  const int64_t total = ulyxSequencesTotal(shape->sequences);
+  if (total != all) {
+    return ulyxFail(ulyxInvalidArgument,
+                    "shape.sequences have %" PRId64 " tokens, the shape %" PRId64 " (%" PRId64
+                    " split over the ranks and %" PRId64 " replicated)",
+                    total, all, geometry->tokens, geometry->replicatedTokens);
+  }
+  if (total > INT32_MAX) {
+    return ulyxFail(ulyxInvalidArgument,
+                    "shape.sequences have %" PRId64 " tokens, expected at most %d: cu_seqlens are int32", total,
+                    INT32_MAX);
+  }
+  if (geometry->batch != 1) {
+    return ulyxFail(ulyxInvalidArgument,
+                    "shape.batch is %" PRId64 ", expected 1 with shape.sequences, which stand in one run of tokens",
+                    geometry->batch);
+  }
+  geometry->sequences = ulyxSequencesTake(shape->sequences);
+  return ulyxSuccess;
+}
+
 static const char* const strideNames[ulyxSideCount][ulyxRoleCount] = {{"qIn", "kIn", "vIn", "oOut"},
                                                                       {"qOut", "kOut", "vOut", "oIn"}};
 
@@ -119,8 +156,22 @@ static int64_t headsOnSide(const ulyxGeometry* geometry, ulyxSide side, ulyxRole
   return isKv(role) ? geometry->kvHeads : geometry->heads;
 }
 
-static int64_t tokensOnSide(const ulyxGeometry* geometry, ulyxSide side, int rank) {
+/* Those that are split over the ranks. */
+static int64_t splitTokensOnSide(const ulyxGeometry* geometry, ulyxSide side, int rank) {
   return side == ulyxSideHeads ? geometry->tokens : ulyxRangeLength(geometry->tokenRanges[rank]);
+}
+
+static int64_t tokensOnSide(const ulyxGeometry* geometry, ulyxSide side, int rank) {
+  return splitTokensOnSide(geometry, side, rank) + geometry->replicatedTokens;
+}
+
+ulyxRange_t ulyxGeometryReplicated(const ulyxGeometry* geometry, ulyxSide side, int rank) {
+  const int64_t first = geometry->replicatedLast ? splitTokensOnSide(geometry, side, rank) : 0;
+  return (ulyxRange_t){first, first + geometry->replicatedTokens};
+}
+
+int64_t ulyxGeometryFirstRow(const ulyxGeometry* geometry) {
+  return geometry->replicatedLast ? 0 : geometry->replicatedTokens;
 }
 
 static bool isPacked(const ulyxGeometry* geometry, ulyxSide side, ulyxRole role) {
@@ -285,6 +336,18 @@ static const char* const strideFields[ulyxSideCount][ulyxRoleCount][3] = {
     {STRIDE_NAMES("qIn"), STRIDE_NAMES("kIn"), STRIDE_NAMES("vIn"), STRIDE_NAMES("oOut")},
     {STRIDE_NAMES("qOut"), STRIDE_NAMES("kOut"), STRIDE_NAMES("vOut"), STRIDE_NAMES("oIn")}};
 
+static int64_t sequenceCount(const ulyxGeometry* geometry) {
+  return geometry->sequences != NULL ? geometry->sequences->count : 0;
+}
+
+static int64_t hashOfSequences(const ulyxGeometry* geometry) {
+  uint64_t hash = ULYX_HASH_START;
+  for (int64_t i = 0; i < sequenceCount(geometry); ++i) {
+    hash = ulyxHashWord(hash, geometry->sequences->bounds[i + 1]);
+  }
+  return (int64_t)(hash >> 1);
+}
+
 ulyxStatement ulyxGeometryState(const ulyxGeometry* geometry) {
   ulyxStatement statement = {.operation = "an exchange",
                              .rule = ulyxCountsEqual,
@@ -303,6 +366,10 @@ ulyxStatement ulyxGeometryState(const ulyxGeometry* geometry) {
   ulyxStatementAdd(&statement, "shape.headsOrder", geometry->order[ulyxSideHeads]);
   ulyxStatementAdd(&statement, "shape.packedIn", geometry->packed[ulyxSideSeq]);
   ulyxStatementAdd(&statement, "shape.packedOut", geometry->packed[ulyxSideHeads]);
+  ulyxStatementAdd(&statement, "shape.replicatedTokens", geometry->replicatedTokens);
+  ulyxStatementAdd(&statement, "shape.replicatedPlace", geometry->replicatedLast);
+  ulyxStatementAdd(&statement, "the number of shape.sequences", sequenceCount(geometry));
+  ulyxStatementAdd(&statement, "a hash of shape.sequences", hashOfSequences(geometry));
   for (int side = 0; side < ulyxSideCount; ++side) {
     for (int role = 0; role < ulyxRoleCount; ++role) {
       const ulyxStrides_t strides = geometry->strides[side][role];
@@ -333,6 +400,7 @@ ulyxResult_t ulyxGeometryResolve(const ulyxShape_t* shape, int nRanks, ulyxGeome
   geometry->counts = &geometry->kvHeadRanges[nRanks].start;
   ulyxResult_t result = ulyxSuccess;
   ULYX_TRY_GOTO(resolveRanges(shape, geometry), freeRanges);
+  ULYX_TRY_GOTO(resolveSequences(shape, geometry), freeRanges);
   ULYX_TRY_GOTO(checkSpans(geometry), freeRanges);
   return ulyxSuccess;
 
@@ -342,6 +410,7 @@ freeRanges:
 }
 
 void ulyxGeometryFree(ulyxGeometry* geometry) {
+  if (geometry->sequences != NULL) ulyxSequencesRelease(geometry->sequences);
   free(geometry->tokenRanges);
   *geometry = (ulyxGeometry){0};
 }

@@ -33,13 +33,16 @@ typedef struct ulyxGeometry {
   int type;
   int64_t elementBytes;
   int64_t tokens, heads, kvHeads, headDim, valueDim, batch;
+  int64_t replicatedTokens; /* on both sides besides the tokens above */
+  bool replicatedLast;      /* behind them, not before */
   int order[ulyxSideCount];
   bool packed[ulyxSideCount];                          /* of q, k and v; o is never packed */
   ulyxStrides_t strides[ulyxSideCount][ulyxRoleCount]; /* as given, in elements, 0: dense */
   ulyxRange_t* tokenRanges;                            /* [nRanks], and so the next two; one allocation */
   ulyxRange_t* headRanges;
   ulyxRange_t* kvHeadRanges;
-  int64_t* counts; /* [3 * nRanks]: lengths of the three */
+  int64_t* counts;           /* [3 * nRanks]: lengths of the three */
+  ulyxSequences_t sequences; /* of the heads side, a reference; NULL: not told */
 } ulyxGeometry;
 
 /* Checks a shape and resolves it over nRanks ranks. On failure nothing needs freeing. */
@@ -53,6 +56,10 @@ int64_t ulyxGeometrySpanBytes(const ulyxGeometry* geometry, ulyxSide side, ulyxR
 
 /* The heads of a role that a rank owns on the heads side: query heads for q and o, key/value heads else. */
 ulyxRange_t ulyxGeometryHeadRange(const ulyxGeometry* geometry, ulyxRole role, int rank);
+
+/* The rows of a side's tensors that replicated tokens take, and the first row of the others. */
+ulyxRange_t ulyxGeometryReplicated(const ulyxGeometry* geometry, ulyxSide side, int rank);
+int64_t ulyxGeometryFirstRow(const ulyxGeometry* geometry);
 
 /* What the ranks compare. Points into the geometry. */
 ulyxStatement ulyxGeometryState(const ulyxGeometry* geometry);

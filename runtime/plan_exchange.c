@@ -2,6 +2,7 @@
  *
  * Plans of the two exchanges: operation ulyxOpSeqToHeads and operation ulyxOpHeadsToSeq of one shape. */
 #include "exchange.h"
+#include "partition.h"
 #include "runtime.h"
 
 static const char* const inNames[ULYX_OP_COUNT][ULYX_MAX_BUFFERS] = {{"in.q", "in.k", "in.v"}, {"in"}};
@@ -26,6 +27,18 @@ static void sumBytes(const ulyxPhase* phase, int64_t* sent, int64_t* received) {
   }
 }
 
+static ulyxResult_t mapHeads(const ulyxGeometry* geometry, int rank, int64_t** kvHeadOfHead) {
+  const ulyxRange_t heads = geometry->headRanges[rank];
+  const int64_t count = ulyxRangeLength(heads), group = geometry->heads / geometry->kvHeads;
+  void* memory = NULL;
+  ULYX_TRY(ulyxAllocate(&memory, (size_t)count, sizeof(int64_t), "heads"));
+  *kvHeadOfHead = memory;
+  for (int64_t i = 0; i < count; ++i) {
+    (*kvHeadOfHead)[i] = (heads.start + i) / group - geometry->kvHeadRanges[rank].start;
+  }
+  return ulyxSuccess;
+}
+
 static ulyxResult_t build(ulyxPlan_t plan, const void* description) {
   const int nRanks = plan->rt->transport->nRanks, rank = plan->rt->transport->rank;
   ulyxGeometry* const geometry = &plan->about.geometry;
@@ -33,6 +46,7 @@ static ulyxResult_t build(ulyxPlan_t plan, const void* description) {
   ULYX_TRY(ulyxGeometryResolve(description, nRanks, geometry));
   ULYX_TRY(ulyxAllocate(&peerBytes, 2 * ULYX_OP_COUNT * (size_t)nRanks, sizeof(int64_t), "bytes by peer"));
   plan->peerBytes = peerBytes;
+  ULYX_TRY(mapHeads(geometry, rank, &plan->kvHeadOfHead));
   for (int i = 0; i < ULYX_OP_COUNT; ++i) {
     const ulyxOperation* const operation = &ulyxOperations[i];
     ulyxPlanOp* const op = &plan->ops[i];

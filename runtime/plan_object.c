@@ -90,6 +90,7 @@ void ulyxPlanRelease(ulyxPlan_t plan) {
   }
   plan->subject->release(plan);
   free(plan->peerBytes);
+  free(plan->kvHeadOfHead);
   ulyxForgetMagic(&plan->magic);
   free(plan);
 }

@@ -73,3 +73,11 @@ ulyxResult_t ulyxRuntimeUnwrap(ulyxRuntime_t rt) {
   free(rt);
   return result;
 }
+
+ulyxResult_t ulyxRuntimeCheckStoreTarget(ulyxRuntime_t rt, const int32_t* data, const char* name) {
+  if (data == NULL) return ulyxFail(ulyxInvalidArgument, "%s is NULL", name);
+  if ((uintptr_t)data % sizeof *data != 0) {
+    return ulyxFail(ulyxInvalidArgument, "%s is %p, expected a multiple of %zu", name, (const void*)data, sizeof *data);
+  }
+  return rt->transport->ops->checkMemory(rt->transport, data, name);
+}

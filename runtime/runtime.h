@@ -67,8 +67,9 @@ struct ulyxPlan {
     ulyxRows rows;
     ulyxHalo halo;
     ulyxStateChainPlan chain;
-  } about;            /* by subject */
-  int64_t* peerBytes; /* of exchanges: [op][sent, received][nRanks] */
+  } about;               /* by subject */
+  int64_t* peerBytes;    /* of exchanges: [op][sent, received][nRanks] */
+  int64_t* kvHeadOfHead; /* of exchanges: of each own query head, counted from the first own key/value head */
 };
 
 extern const ulyxSubject ulyxExchangeSubject; /* built from a ulyxShape_t */
@@ -82,6 +83,9 @@ ulyxResult_t ulyxRuntimeCheckHandle(ulyxRuntime_t rt);
 ulyxResult_t ulyxRuntimeEnter(ulyxRuntime_t rt, ulyxAdmission admission);
 /* Keeps the message of a failure with the runtime; returns result. */
 ulyxResult_t ulyxRuntimeLeave(ulyxRuntime_t rt, ulyxResult_t result);
+
+/* Whether int32 values can be stored at `data` by the runtime's transport. */
+ulyxResult_t ulyxRuntimeCheckStoreTarget(ulyxRuntime_t rt, const int32_t* data, const char* name);
 
 /* Wraps transports that are one world's; on failure they are destroyed. */
 ulyxResult_t ulyxRuntimeWrap(const ulyxSettings* settings, int count, ulyxTransport** transports, ulyxRuntime_t* rts);

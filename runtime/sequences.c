@@ -114,3 +114,11 @@ int64_t ulyxSequencesAt(const struct ulyxSequences* sequences, int64_t token) {
   }
   return low;
 }
+
+int64_t ulyxSequencesLongest(const struct ulyxSequences* sequences) {
+  int64_t longest = 0;
+  for (int64_t i = 0; i < sequences->count; ++i) {
+    longest = ulyxMax64(longest, sequences->bounds[i + 1] - sequences->bounds[i]);
+  }
+  return longest;
+}

@@ -30,6 +30,9 @@ static inline int64_t ulyxSequencesTotal(const struct ulyxSequences* sequences) 
   return sequences->bounds[sequences->count];
 }
 
+/* Tokens of the longest sequence; 0 without any. */
+int64_t ulyxSequencesLongest(const struct ulyxSequences* sequences);
+
 /* The sequence that holds a token of [0, total), by binary search; never one without tokens. */
 int64_t ulyxSequencesAt(const struct ulyxSequences* sequences, int64_t token);
 

@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#define ULYX_STATEMENT_FIELDS 40
+#define ULYX_STATEMENT_FIELDS 48
 
 typedef enum {
   ulyxCountsEqual, /* every rank has the same counts */

@@ -54,12 +54,21 @@ void ExpectInfo(const ulyxPlanInfo_t& info, const ulyxShape_t& shape, const Orac
   EXPECT_EQ(info.headDim, shape.headDim);
   EXPECT_EQ(info.valueDim, shape.valueDim == 0 ? shape.headDim : shape.valueDim);
   EXPECT_EQ(info.batch, shape.batch == 0 ? 1 : shape.batch);
+  const bool last = shape.replicatedPlace == ulyxReplicatedLast;
+  const int64_t seqFirst = last ? oracle.Tokens(rank).Count() : 0, headsFirst = last ? oracle.TokenTotal() : 0;
+  EXPECT_EQ(info.replicatedTokens, shape.replicatedTokens);
+  ExpectRange(info.seqReplicated, {seqFirst, seqFirst + shape.replicatedTokens});
+  ExpectRange(info.headsReplicated, {headsFirst, headsFirst + shape.replicatedTokens});
   ExpectRange(info.tokenRange, oracle.Tokens(rank));
   ExpectRange(info.headRange, oracle.Heads(rank));
   ExpectRange(info.kvHeadRange, oracle.KvHeads(rank));
   EXPECT_EQ(info.tokenCount, oracle.Tokens(rank).Count());
   EXPECT_EQ(info.headCount, oracle.Heads(rank).Count());
   EXPECT_EQ(info.kvHeadCount, oracle.KvHeads(rank).Count());
+  for (int64_t i = 0; i < info.headCount; i++) {
+    const int64_t group = shape.kvHeads == 0 ? 1 : shape.heads / shape.kvHeads;
+    EXPECT_EQ(oracle.KvHeads(rank).first + info.kvHeadOfHead[i], (oracle.Heads(rank).first + i) / group);
+  }
   for (int peer = 0; peer < nRanks; peer++) {
     ExpectRange(info.tokenRanges[peer], oracle.Tokens(peer));
     ExpectRange(info.headRanges[peer], oracle.Heads(peer));
@@ -88,7 +97,7 @@ void ExpectTensor(const ulyxTensor_t& tensor, const ulyxShape_t& shape, const Or
   EXPECT_EQ(tensor.strides[3], 1);
   EXPECT_EQ(tensor.extents[0], shape.batch == 0 ? 1 : shape.batch);
   const bool seqSide = slot <= kVIn || slot == kOOut;
-  EXPECT_EQ(tensor.extents[1], seqSide ? oracle.Tokens(rank).Count() : oracle.TokenTotal());
+  EXPECT_EQ(tensor.extents[1], (seqSide ? oracle.Tokens(rank).Count() : oracle.TokenTotal()) + shape.replicatedTokens);
   if (layout.blocks.empty()) {
     EXPECT_EQ(tensor.extents[0] * tensor.extents[1] * tensor.extents[2] * tensor.extents[3], 0);
     return;

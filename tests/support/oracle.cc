@@ -51,10 +51,13 @@ template <class Body>
 void ForEachHead(const Layout& layout, const Body& body) {
   for (const Block& block : layout.blocks) {
     for (int64_t batch = 0; batch < block.batch; batch++) {
-      for (int64_t token = 0; token < block.tokens.Count(); token++) {
-        for (int64_t head = 0; head < block.heads.Count(); head++) {
-          body(block, batch, block.tokens.first + token, block.heads.first + head,
-               block.offset + batch * block.batchPitch + token * block.tokenPitch + head * block.headPitch);
+      int64_t row = 0;
+      for (const Span& tokens : block.tokens) {
+        for (int64_t token = tokens.first; token < tokens.end; token++, row++) {
+          for (int64_t head = 0; head < block.heads.Count(); head++) {
+            body(block, batch, token, block.heads.first + head,
+                 block.offset + batch * block.batchPitch + row * block.tokenPitch + head * block.headPitch);
+          }
         }
       }
     }
@@ -62,6 +65,12 @@ void ForEachHead(const Layout& layout, const Body& body) {
 }
 
 }  // namespace
+
+int64_t Block::Rows() const {
+  int64_t rows = 0;
+  for (const Span& span : tokens) rows += span.Count();
+  return rows;
+}
 
 const char* SlotName(Slot slot) {
   static const char* const names[] = {"qIn", "kIn", "vIn", "qOut", "kOut", "vOut", "oIn", "oOut"};
@@ -119,18 +128,23 @@ Oracle::Oracle(const ulyxShape_t& shape, int nRanks, uint64_t seed) : shape_(sha
 
 int64_t Oracle::SeqToHeadsBytes(int src, int dst) const {
   const int64_t row = heads_[dst].Count() * shape_.headDim + kvHeads_[dst].Count() * (shape_.headDim + shape_.valueDim);
-  return shape_.batch * tokens_[src].Count() * row * elementBytes_;
+  const int64_t tokens = tokens_[src].Count() + (src == dst ? Replicated() : 0);
+  return shape_.batch * tokens * row * elementBytes_;
 }
 
 int64_t Oracle::HeadsToSeqBytes(int src, int dst) const {
-  return shape_.batch * tokens_[dst].Count() * heads_[src].Count() * shape_.valueDim * elementBytes_;
+  return shape_.batch * (tokens_[dst].Count() + Replicated()) * heads_[src].Count() * shape_.valueDim * elementBytes_;
 }
 
 Layout Oracle::LayoutOf(int rank, Slot slot) const {
   const bool seqSide = slot <= kVIn || slot == kOOut;
   const bool packed = slot == kOIn || slot == kOOut ? false : (slot <= kVIn ? shape_.packedIn : shape_.packedOut) != 0;
   const int order = seqSide ? shape_.seqOrder : shape_.headsOrder;
-  const Span tokens = seqSide ? tokens_[rank] : Span{0, TokenTotal()};
+  const Span split = seqSide ? tokens_[rank] : Span{0, TokenTotal()};
+  const Span replicated = {TokenTotal(), TokenTotal() + Replicated()};
+  const bool last = shape_.replicatedPlace == ulyxReplicatedLast;
+  const std::vector<Span> tokens = last ? std::vector<Span>{split, replicated} : std::vector<Span>{replicated, split};
+  const int64_t rows = split.Count() + replicated.Count();
   const Span heads = seqSide ? Span{0, shape_.heads} : heads_[rank];
   const Span kvHeads = seqSide ? Span{0, shape_.kvHeads} : kvHeads_[rank];
   const std::array<const ulyxStrides_t*, kSlots> allStrides = {&shape_.qIn,  &shape_.kIn,  &shape_.vIn, &shape_.qOut,
@@ -158,7 +172,7 @@ Layout Oracle::LayoutOf(int rank, Slot slot) const {
   int64_t batchStride = strides.batch;
   if (order == ulyxBatchFirst) {
     if (tokenStride == 0) tokenStride = row;
-    if (batchStride == 0) batchStride = tokens.Count() * tokenStride;
+    if (batchStride == 0) batchStride = rows * tokenStride;
   } else {
     if (batchStride == 0) batchStride = row;
     if (tokenStride == 0) tokenStride = shape_.batch * batchStride;
@@ -169,12 +183,12 @@ Layout Oracle::LayoutOf(int rank, Slot slot) const {
   for (const Piece& piece : pieces) {
     const int64_t headStride = !packed && strides.head != 0 ? strides.head : piece.dim;
     const int64_t e = elementBytes_;
-    if (piece.heads.Count() > 0 && tokens.Count() > 0 && shape_.batch > 0) {
+    if (piece.heads.Count() > 0 && rows > 0 && shape_.batch > 0) {
       const Block block = {piece.tensor, shape_.batch,    tokens,          piece.heads,   piece.dim * e,
                            offset * e,   batchStride * e, tokenStride * e, headStride * e};
-      layout.bytes = std::max(layout.bytes, block.offset + (block.batch - 1) * block.batchPitch +
-                                                (tokens.Count() - 1) * block.tokenPitch +
-                                                (piece.heads.Count() - 1) * block.headPitch + block.headBytes);
+      layout.bytes =
+          std::max(layout.bytes, block.offset + (block.batch - 1) * block.batchPitch + (rows - 1) * block.tokenPitch +
+                                     (piece.heads.Count() - 1) * block.headPitch + block.headBytes);
       layout.blocks.push_back(block);
     }
     offset += piece.heads.Count() * headStride;

@@ -30,17 +30,19 @@ inline bool IsOutput(Slot slot) {
   return slot == kQOut || slot == kKOut || slot == kVOut || slot == kOOut;
 }
 
-// The part of Q, K, V or O that a rank's tensor holds, and where: offset and pitches in bytes.
+// The part of Q, K, V or O that a rank's tensor holds, and where: offset and pitches in bytes. Replicated tokens are
+// numbered behind those that are split.
 struct Block {
   char tensor;
   int64_t batch;
-  Span tokens;
+  std::vector<Span> tokens;  // in the order of their rows
   Span heads;
   int64_t headBytes;
   int64_t offset;
   int64_t batchPitch;
   int64_t tokenPitch;
   int64_t headPitch;
+  int64_t Rows() const;
 };
 
 struct Layout {
@@ -62,6 +64,7 @@ class Oracle {
   Span Heads(int rank) const { return heads_[rank]; }
   Span KvHeads(int rank) const { return kvHeads_[rank]; }
   int64_t TokenTotal() const { return tokens_.back().end; }
+  int64_t Replicated() const { return shape_.replicatedTokens; }
   int64_t ElementBytes() const { return elementBytes_; }
 
   // Bytes that go from rank src to rank dst.

@@ -40,6 +40,12 @@ Shape& Shape::KvHeads(int64_t kvHeads) {
   return *this;
 }
 
+Shape& Shape::Replicated(int64_t tokens, int place) {
+  c.replicatedTokens = tokens;
+  c.replicatedPlace = place;
+  return *this;
+}
+
 Shape& Shape::Type(int type) {
   c.type = type;
   return *this;
@@ -100,6 +106,10 @@ Shape RandomShape(int nRanks, uint64_t seed) {
   c->kvHeads = group == 1 && rng.OneIn(2) ? 0 : kvHeads;
   c->valueDim = rng.OneIn(2) ? 0 : rng.Between(1, 21);
   c->batch = rng.Between(0, 3);
+  if (rng.OneIn(3)) {
+    c->replicatedTokens = rng.Between(1, 5);
+    c->replicatedPlace = int(rng.Between(0, 1));
+  }
   if (rng.OneIn(2)) {
     c->type = ulyxOpaque;
     c->elementBytes = int(rng.Between(1, 17));
@@ -121,11 +131,11 @@ Shape RandomShape(int nRanks, uint64_t seed) {
   for (int rank = 0; rank < nRanks; rank++) {
     if (oracle.Heads(rank).Count() > widest.Count()) widest = oracle.Heads(rank);
     if (oracle.KvHeads(rank).Count() > widestKv.Count()) widestKv = oracle.KvHeads(rank);
-    longest = std::max(longest, oracle.Tokens(rank).Count());
+    longest = std::max(longest, oracle.Tokens(rank).Count() + c->replicatedTokens);
   }
   const int64_t batch = std::max<int64_t>(c->batch, 1);
   const int64_t valueDim = c->valueDim != 0 ? c->valueDim : c->headDim;
-  const int64_t total = oracle.TokenTotal();
+  const int64_t total = oracle.TokenTotal() + c->replicatedTokens;
   const int64_t seqRow = heads * c->headDim + kvHeads * (c->headDim + valueDim);
   const int64_t headsRow = widest.Count() * c->headDim + widestKv.Count() * (c->headDim + valueDim);
   struct Tensor {
@@ -168,7 +178,9 @@ std::string Describe(const ulyxShape_t& shape, int nRanks) {
   text << nRanks << " ranks, tokens " << shape.tokens << " heads " << shape.heads << " kvHeads " << shape.kvHeads
        << " headDim " << shape.headDim << " valueDim " << shape.valueDim << " batch " << shape.batch << " type "
        << shape.type << " elementBytes " << shape.elementBytes << " seqOrder " << shape.seqOrder << " headsOrder "
-       << shape.headsOrder << " packedIn " << shape.packedIn << " packedOut " << shape.packedOut;
+       << shape.headsOrder << " replicated " << shape.replicatedTokens
+       << (shape.replicatedPlace == 0 ? " first" : " last") << " packedIn " << shape.packedIn << " packedOut "
+       << shape.packedOut;
   list("tokenCounts", shape.tokenCounts);
   list("headCounts", shape.headCounts);
   strides("qIn", shape.qIn);

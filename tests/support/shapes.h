@@ -22,6 +22,7 @@ class Shape {
   Shape& TokenCounts(std::vector<int64_t> counts);
   Shape& HeadCounts(std::vector<int64_t> counts);
   Shape& KvHeads(int64_t kvHeads);
+  Shape& Replicated(int64_t tokens, int place);
   Shape& Type(int type);
 
   ulyxShape_t c = ULYX_SHAPE_INITIALIZER;
@@ -32,7 +33,8 @@ class Shape {
 };
 
 // Any legal shape over nRanks ranks: balanced or explicit counts with zeros, shared key/value heads, values of
-// another dim, both orders, packed sides, dense, padded and permuted strides, every element size to 17 bytes.
+// another dim, replicated tokens, both orders, packed sides, dense, padded and permuted strides, every element size to
+// 17 bytes.
 Shape RandomShape(int nRanks, uint64_t seed);
 
 // For failure messages.
