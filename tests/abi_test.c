@@ -279,6 +279,7 @@ static const Number kNumbers[] = {
     NUMBER(ulyxBatchFirst, 0),
     NUMBER(ulyxSeqFirst, 1),
     NUMBER(sizeof(ulyxOrder_t), 4),
+    NUMBER(sizeof(ulyxReplicatedPlace_t), 4),
     NUMBER(ulyxOpSeqToHeads, 0),
     NUMBER(ulyxOpHeadsToSeq, 1),
     NUMBER(sizeof(ulyxOp_t), 4),
