@@ -14,11 +14,6 @@ static const double meetingUs = 6.6, peerUs = 0.15;
 /* Stores lose up to this long while they fill and drain the link; half of it at fillBytes. */
 static const double fillUs = 4.0, fillBytes = 10e6;
 
-/* The links of an NVLink are taken by address. Rows that are a multiple of this apart load them unevenly, and stores
- * wait for the busiest: measured 1.11 at 3 KB, 1.22 at 6 KB, and nothing at 2, 2.5, 3.25, 3.5, 4, 5 and 10 KB. */
-static const int64_t unevenPitch = 3072;
-static const double unevenSlowdown = 1.11, doublyUnevenSlowdown = 1.22;
-
 /* Engines begin and end, unless multiprocessors store everything meanwhile. */
 static const double engineUs = 22.5, allStoredUs = 15.0, headBytes = 2.5 * 1024 * 1024;
 
@@ -31,9 +26,12 @@ static double unitBytes(int64_t bytes) {
   return bytes > 0 ? (double)(bits & (0 - bits)) : 16;
 }
 
+/* The links of an NVLink are taken by address. Rows that are a multiple of 1.5 KB apart load them unevenly, and stores
+ * wait for the busiest. Measured at 1.5, 3, 4.5, 6, 9 and 12 KB; at 2, 2.5, 3.25, 3.5, 4, 5 and 10 KB there is nothing.
+ */
 static double slowdownOfLinks(int64_t pitch) {
-  if (pitch == 0 || pitch % unevenPitch != 0) return 1;
-  return pitch % (2 * unevenPitch) == 0 ? doublyUnevenSlowdown : unevenSlowdown;
+  if (pitch == 0 || pitch % 1536 != 0 || pitch % 12288 == 0) return 1;
+  return pitch == 3072 ? 1.11 : pitch == 6144 ? 1.22 : 1.045;
 }
 
 static double directUs(const ulyxPhaseFacts* facts, int nRanks) {

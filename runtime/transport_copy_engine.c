@@ -7,7 +7,8 @@
  *
  * The host computes the peers' addresses, so their outputs must lie where this rank's lie; the meeting checks that.
  *
- * Undisturbed, the second kernel is one block that waits, and the own copies are an engine's as well. */
+ * Undisturbed, the own copies are an engine's as well, and the second kernel is one warp that waits. It comes after
+ * this rank's engines, when the peers' are about done too: a warp that waits keeps others off its multiprocessor. */
 #include <limits.h>
 #include <stddef.h>
 
@@ -49,7 +50,7 @@ static int64_t headBytes(const ulyxGpu* gpu) {
   return gpu->facts.undisturbed ? 0 : HEAD_BYTES / ulyxMax64(1, gpu->world.nRanks - 1);
 }
 
-/* The second kernel. */
+/* The second kernel; undisturbed it stores nothing. */
 static ulyxResult_t storeAndLeave(ulyxGpu* gpu, const ulyxExchange* exchange) {
   const ulyxPhase* const phase = exchange->phase;
   const int rank = phase->rank;
@@ -124,7 +125,7 @@ static ulyxResult_t exchangeForked(ulyxGpu* gpu, const ulyxExchange* exchange, c
   if (gpu->facts.undisturbed) {
     ULYX_TRY(ulyxBranchFork(gpu, &gpu->beside));
     *besideForked = true;
-    ULYX_TRY(copyOwnByEngine(exchange, gpu->beside.stream));
+    return copyOwnByEngine(exchange, gpu->beside.stream);
   }
   return storeAndLeave(gpu, exchange);
 }
@@ -142,5 +143,6 @@ ulyxResult_t ulyxCopyEngineCarry(ulyxGpu* gpu, const ulyxExchange* exchange) {
   /* on every path: a capture with an unjoined stream could not be ended */
   for (int i = 0; i < forked; ++i) ulyxKeepFirst(&result, ulyxBranchJoin(&gpu->engines[i], exchange->stream));
   if (besideForked) ulyxKeepFirst(&result, ulyxBranchJoin(&gpu->beside, exchange->stream));
+  if (result == ulyxSuccess && gpu->facts.undisturbed) result = storeAndLeave(gpu, exchange);
   return result != ulyxSuccess ? result : ulyxGpuBringHome(gpu, exchange, &outputs);
 }
