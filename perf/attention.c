@@ -19,14 +19,20 @@ int perfAttentionFlags(perfOptions_t* o, perfFlag_t* flags) {
       {"--head-dim", perfFlagInt, &o->headDim, 1, INT64_MAX, NULL, "elements of a query or key head [128]"},
       {"--value-dim", perfFlagInt, &o->valueDim, 1, INT64_MAX, NULL, "elements of a value head [--head-dim's]"},
       {"--batch", perfFlagInt, &o->batch, 1, INT64_MAX, NULL, "sequences [1]"},
+      {"--replicated", perfFlagInt, &o->replicatedTokens, 0, INT64_MAX, NULL,
+       "tokens that every rank has besides, such as the text of joint attention [0, a model's its own]"},
+      {"--replicated-last", perfFlagSwitch, &o->replicatedLast, 0, 0, NULL,
+       "replicated tokens stand after the others, not before them"},
       perfTypeFlag(o),
       {"--token-counts", perfFlagCounts, &o->counts, 0, INT64_MAX, NULL, "tokens of each rank [balanced]"},
       {"--head-counts", perfFlagCounts, &o->headCounts, 0, INT64_MAX, NULL, "query heads of each rank [balanced]"},
       {"--packed-in", perfFlagSwitch, &o->packedIn, 0, 0, NULL, "q, k and v lie in one tensor on the sequence side"},
       {"--packed-out", perfFlagSwitch, &o->packedOut, 0, 0, NULL, "q, k and v lie in one tensor on the heads side"},
       {"--model", perfFlagText, &o->model, 0, 0, "NAME",
-       "a model's heads and dims, and its tokens unless -b is given; 'all' runs every model"},
-      {"--tokens-divide", perfFlagInt, &o->tokensDivide, 1, INT64_MAX, NULL, "divides a model's tokens [1]"},
+       "a model's heads and dims, its tokens unless -b is given and its replicated ones unless --replicated is; 'all' "
+       "runs every model"},
+      {"--tokens-divide", perfFlagInt, &o->tokensDivide, 1, INT64_MAX, NULL,
+       "divides a model's tokens, and its replicated ones, these rounded up [1]"},
   };
   memcpy(flags, own, sizeof(own));
   return (int)(sizeof(own) / sizeof(own[0]));
@@ -46,6 +52,9 @@ static const char* disagreement(const perfOptions_t* o) {
   if (o->model != NULL && o->heads > 0) return "--model and --heads exclude each other";
   if (o->model != NULL && o->kvHeads > 0) return "--model and --kv-heads exclude each other";
   if (o->model == NULL && o->tokensDivide > 1) return "--tokens-divide needs --model";
+  if (o->model == NULL && o->replicatedTokens <= 0 && o->replicatedLast != 0) {
+    return "--replicated-last needs --replicated or --model";
+  }
   return NULL;
 }
 
@@ -69,7 +78,26 @@ bool perfAttentionSettle(perfOptions_t* o) {
   if (o->heads == 0) o->heads = DEFAULT_HEADS;
   if (o->headDim == 0) o->headDim = DEFAULT_HEAD_DIM;
   if (o->batch == 0) o->batch = 1;
+  if (o->model == NULL && o->replicatedTokens == PERF_UNSET) o->replicatedTokens = 0;
   return true;
+}
+
+/* Rounded up: a model that has any keeps one. */
+static int64_t replicatedOfModel(const perfOptions_t* o, const perfModel_t* model) {
+  if (o->replicatedTokens != PERF_UNSET) return o->replicatedTokens;
+  return model->replicatedTokens / o->tokensDivide + (model->replicatedTokens % o->tokensDivide > 0 ? 1 : 0);
+}
+
+static void printReplicated(const perfOptions_t* o) {
+  const char* const place = o->replicatedLast != 0 ? "last" : "first";
+  perfModel_t model;
+  int64_t tokens = o->replicatedTokens;
+  if (tokens == PERF_UNSET && !perfModelByName(o->model, &model)) {
+    (void)printf(", each model's replicated tokens %s", place);
+    return;
+  }
+  if (tokens == PERF_UNSET) tokens = replicatedOfModel(o, &model);
+  if (tokens > 0) (void)printf(", %" PRId64 " replicated tokens %s", tokens, place);
 }
 
 void perfAttentionPrintShape(const perfOptions_t* o) {
@@ -79,6 +107,7 @@ void perfAttentionPrintShape(const perfOptions_t* o) {
     (void)printf("heads %" PRId64 ", kv heads %" PRId64 ", head dim %" PRId64 ", value dim %" PRId64, o->heads,
                  o->kvHeads > 0 ? o->kvHeads : o->heads, o->headDim, o->valueDim > 0 ? o->valueDim : o->headDim);
   }
+  printReplicated(o);
   (void)printf(", batch %" PRId64 ", type %s%s%s", o->batch, o->type->name, o->packedIn != 0 ? ", packed in" : "",
                o->packedOut != 0 ? ", packed out" : "");
 }
@@ -91,12 +120,15 @@ void perfAttentionWriteShape(const perfProblem_t* problem, perfJson_t* json) {
   perfJsonInt(json, "head_dim", shape->headDim);
   perfJsonInt(json, "value_dim", shape->valueDim > 0 ? shape->valueDim : shape->headDim);
   perfJsonInt(json, "batch", shape->batch);
+  perfJsonInt(json, "replicated_tokens", shape->replicatedTokens);
+  perfJsonBool(json, "replicated_last", shape->replicatedPlace == ulyxReplicatedLast);
 }
 
 static bool appendModel(const perfOptions_t* options, const perfModel_t* model, perfStep_t step, perfSteps_t* steps) {
   step.shape.heads = model->heads;
   step.shape.kvHeads = model->kvHeads;
   step.shape.headDim = model->headDim;
+  step.shape.replicatedTokens = replicatedOfModel(options, model);
   memcpy(step.model, model->name, sizeof(step.model));
   if (options->beginTokens != PERF_UNSET) return perfStepsAppendSweep(steps, options, step);
   step.tokens = model->tokens / options->tokensDivide;
@@ -119,6 +151,8 @@ bool perfAttentionList(const perfOptions_t* options, int nRanks, perfSteps_t* st
   step.shape.type = options->type->type;
   step.shape.packedIn = (int)options->packedIn;
   step.shape.packedOut = (int)options->packedOut;
+  step.shape.replicatedTokens = options->replicatedTokens;
+  step.shape.replicatedPlace = options->replicatedLast != 0 ? ulyxReplicatedLast : ulyxReplicatedFirst;
   perfModel_t model;
   if (options->model != NULL && strcmp(options->model, "all") != 0) {
     return perfModelByName(options->model, &model) && appendModel(options, &model, step, steps);

@@ -23,15 +23,19 @@ perfGeometry_t* perfGeometriesCreate(const ulyxShape_t* shape, int nRanks) {
     goto freeArrays;
   }
   const int64_t elementBytes = perfTypeByCode(shape->type)->bytes;
+  const int64_t splitTokens = tokenRanges[nRanks - 1].stop;
+  const bool last = shape->replicatedPlace == ulyxReplicatedLast;
+  const int64_t before = last ? 0 : shape->replicatedTokens; /* replicated tokens before those that are split */
   for (int rank = 0; rank < nRanks; rank++) {
     geometries[rank] = (perfGeometry_t){
         .batch = shape->batch,
-        .tokens = tokenRanges[nRanks - 1].stop,
+        .tokens = splitTokens + shape->replicatedTokens,
         .heads = shape->heads,
         .kvHeads = shape->kvHeads > 0 ? shape->kvHeads : shape->heads,
         .headBytes = shape->headDim * elementBytes,
         .valueBytes = (shape->valueDim > 0 ? shape->valueDim : shape->headDim) * elementBytes,
-        .tokenRange = tokenRanges[rank],
+        .tokenRange = {before + tokenRanges[rank].start, before + tokenRanges[rank].stop},
+        .replicated = {last ? splitTokens : 0, (last ? splitTokens : 0) + shape->replicatedTokens},
         .headRange = headRanges[rank],
         .kvHeadRange = kvHeadRanges[rank],
         .packedIn = shape->packedIn != 0,
@@ -47,7 +51,17 @@ freeArrays:
   return created;
 }
 
-static perfLayout_t layOutQkv(const perfGeometry_t* g, ulyxRange_t tokens, ulyxRange_t heads, ulyxRange_t kvHeads,
+/* Both sides have their tokens in the same order. */
+static perfTokens_t seqSideTokens(const perfGeometry_t* g) {
+  if (g->replicated.start < g->tokenRange.start) return (perfTokens_t){{g->replicated, g->tokenRange}};
+  return (perfTokens_t){{g->tokenRange, g->replicated}};
+}
+
+static perfTokens_t headsSideTokens(const perfGeometry_t* g) {
+  return (perfTokens_t){{{0, g->tokens}, {0, 0}}};
+}
+
+static perfLayout_t layOutQkv(const perfGeometry_t* g, perfTokens_t tokens, ulyxRange_t heads, ulyxRange_t kvHeads,
                               bool packed) {
   perfLayout_t layout;
   memset(&layout, 0, sizeof(layout));
@@ -58,7 +72,7 @@ static perfLayout_t layOutQkv(const perfGeometry_t* g, ulyxRange_t tokens, ulyxR
   return layout;
 }
 
-static perfLayout_t layOutO(const perfGeometry_t* g, ulyxRange_t tokens, ulyxRange_t heads) {
+static perfLayout_t layOutO(const perfGeometry_t* g, perfTokens_t tokens, ulyxRange_t heads) {
   perfLayout_t layout;
   memset(&layout, 0, sizeof(layout));
   perfLayoutAdd(&layout, perfTensorO, g->batch, tokens, heads, g->valueBytes);
@@ -66,17 +80,17 @@ static perfLayout_t layOutO(const perfGeometry_t* g, ulyxRange_t tokens, ulyxRan
 }
 
 perfLayout_t perfLayoutQkvSeqSide(const perfGeometry_t* g) {
-  return layOutQkv(g, g->tokenRange, (ulyxRange_t){0, g->heads}, (ulyxRange_t){0, g->kvHeads}, g->packedIn);
+  return layOutQkv(g, seqSideTokens(g), (ulyxRange_t){0, g->heads}, (ulyxRange_t){0, g->kvHeads}, g->packedIn);
 }
 
 perfLayout_t perfLayoutQkvHeadsSide(const perfGeometry_t* g) {
-  return layOutQkv(g, (ulyxRange_t){0, g->tokens}, g->headRange, g->kvHeadRange, g->packedOut);
+  return layOutQkv(g, headsSideTokens(g), g->headRange, g->kvHeadRange, g->packedOut);
 }
 
 perfLayout_t perfLayoutOSeqSide(const perfGeometry_t* g) {
-  return layOutO(g, g->tokenRange, (ulyxRange_t){0, g->heads});
+  return layOutO(g, seqSideTokens(g), (ulyxRange_t){0, g->heads});
 }
 
 perfLayout_t perfLayoutOHeadsSide(const perfGeometry_t* g) {
-  return layOutO(g, (ulyxRange_t){0, g->tokens}, g->headRange);
+  return layOutO(g, headsSideTokens(g), g->headRange);
 }

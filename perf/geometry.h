@@ -13,12 +13,13 @@
 /* One rank's part of a shape. */
 typedef struct perfGeometry {
   int64_t batch;
-  int64_t tokens; /* of the whole sequence */
+  int64_t tokens; /* of the heads side: those that are split over the ranks, and replicated ones */
   int64_t heads;
   int64_t kvHeads;
-  int64_t headBytes;  /* of one query or key head */
-  int64_t valueBytes; /* of one value head */
-  ulyxRange_t tokenRange;
+  int64_t headBytes;      /* of one query or key head */
+  int64_t valueBytes;     /* of one value head */
+  ulyxRange_t tokenRange; /* this rank's, as the heads side counts them */
+  ulyxRange_t replicated; /* what every rank has besides, likewise */
   ulyxRange_t headRange;
   ulyxRange_t kvHeadRange;
   bool packedIn;

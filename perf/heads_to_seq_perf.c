@@ -12,7 +12,8 @@ static bool judge(const perfProblem_t* problem, perfStep_t* step) {
 }
 
 static void pair(const perfGeometry_t* from, const perfGeometry_t* to, int64_t* bytes) {
-  bytes[0] = to->batch * perfRangeLength(to->tokenRange) * perfRangeLength(from->headRange) * from->valueBytes;
+  const int64_t rows = to->batch * (perfRangeLength(to->tokenRange) + perfRangeLength(to->replicated));
+  bytes[0] = rows * perfRangeLength(from->headRange) * from->valueBytes;
 }
 
 static bool messages(const perfProblem_t* problem, int64_t* bytes) {

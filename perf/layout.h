@@ -12,18 +12,25 @@
 #include "ulyx.h"
 
 #define PERF_MAX_TENSORS 3
+#define PERF_MAX_VIEWS (2 * PERF_MAX_TENSORS) /* one a run of tokens */
+
+/* Tokens of a tensor in memory order: one run after the other, either of them may be empty. */
+typedef struct perfTokens {
+  ulyxRange_t runs[2];
+} perfTokens_t;
 
 /* One side of an exchange on one rank: up to three tensors in as many buffers, or packed in one. Its views have the
  * pattern; an op that checks its data otherwise has none. */
 typedef struct perfLayout {
-  perfView_t views[PERF_MAX_TENSORS];
+  perfView_t views[PERF_MAX_VIEWS];
   int nViews;
   int64_t bufferBytes[PERF_MAX_TENSORS];
   int nBuffers;
 } perfLayout_t;
 
-/* Adds a dense tensor [batch, tokens, heads, headBytes] in a buffer of its own. */
-void perfLayoutAdd(perfLayout_t* layout, perfTensor_t tensor, int64_t batch, ulyxRange_t tokens, ulyxRange_t heads,
+/* Adds a dense tensor [batch, tokens, heads, headBytes] in a buffer of its own: a view of the first run, and one of the
+ * second where it has tokens. */
+void perfLayoutAdd(perfLayout_t* layout, perfTensor_t tensor, int64_t batch, perfTokens_t tokens, ulyxRange_t heads,
                    int64_t headBytes);
 
 /* Adds a buffer without a view. */

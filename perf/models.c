@@ -7,10 +7,10 @@
 
 #include "models_text.h"
 
-/* A row is: name, layers, heads, kv_heads, head_dim, tokens, ... separated by tabs. */
+/* A row is: name, layers, heads, kv_heads, head_dim, tokens, replicated_tokens, ... separated by tabs. */
 static bool parseRow(const char* row, perfModel_t* model) {
-  return sscanf(row, "%63[^\t]\t%*d\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64, model->name, &model->heads,
-                &model->kvHeads, &model->headDim, &model->tokens) == 5;
+  return sscanf(row, "%63[^\t]\t%*d\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64, model->name,
+                &model->heads, &model->kvHeads, &model->headDim, &model->tokens, &model->replicatedTokens) == 6;
 }
 
 bool perfModelByRow(int row, perfModel_t* model) {

@@ -12,7 +12,8 @@ typedef struct perfModel {
   int64_t heads;
   int64_t kvHeads;
   int64_t headDim;
-  int64_t tokens; /* sharded tokens; replicated ones are left out */
+  int64_t tokens;           /* that are split over the ranks */
+  int64_t replicatedTokens; /* that every rank has: the text of joint attention */
 } perfModel_t;
 
 /* The model in row `row` of the table; false past its end. */

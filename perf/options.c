@@ -19,6 +19,7 @@ static perfOptions_t startingOptions(void) {
   o.beginTokens = PERF_UNSET;
   o.endTokens = PERF_UNSET;
   o.type = perfTypeByName("bfloat16");
+  o.replicatedTokens = PERF_UNSET;
   o.tokensDivide = 1;
   o.iterations = 20;
   o.warmup = 5;

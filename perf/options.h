@@ -34,6 +34,8 @@ typedef struct perfOptions {
   int64_t keyDim;
   int64_t valueDim;
   int64_t batch;
+  int64_t replicatedTokens; /* PERF_UNSET: a model's, else none */
+  int64_t replicatedLast;
   perfCounts_t headCounts;
   int64_t packedIn;
   int64_t packedOut;

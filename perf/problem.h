@@ -12,7 +12,7 @@
 typedef struct perfStep {
   char model[64];      /* "" without one */
   ulyxShape_t shape;   /* of an attention exchange; unused by the others */
-  int64_t tokens;      /* of the whole sequence; rows where rows are moved */
+  int64_t tokens;      /* that are split over the ranks; rows where rows are moved */
   int64_t sizeBytes;   /* the op's, of the busiest rank */
   int64_t remoteBytes; /* of the busiest rank's busier direction */
   int64_t arenaBytes;  /* the most that a rank needs */

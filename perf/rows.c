@@ -95,7 +95,7 @@ ulyxRange_t perfRowsOwned(const perfProblem_t* problem, int rank) {
 }
 
 void perfRowsLay(const perfProblem_t* problem, ulyxRange_t rows, perfLayout_t* layout) {
-  perfLayoutAdd(layout, perfTensorRows, 1, rows, (ulyxRange_t){0, 1}, perfRowBytes(problem));
+  perfLayoutAdd(layout, perfTensorRows, 1, (perfTokens_t){{rows, {0, 0}}}, (ulyxRange_t){0, 1}, perfRowBytes(problem));
 }
 
 ulyxRowsShape_t perfRowsShape(const perfProblem_t* problem) {

@@ -12,7 +12,8 @@ static bool judge(const perfProblem_t* problem, perfStep_t* step) {
 }
 
 static void pair(const perfGeometry_t* from, const perfGeometry_t* to, int64_t* bytes) {
-  const int64_t rows = from->batch * perfRangeLength(from->tokenRange);
+  const int64_t replicated = from == to ? perfRangeLength(from->replicated) : 0; /* every rank has them already */
+  const int64_t rows = from->batch * (perfRangeLength(from->tokenRange) + replicated);
   bytes[0] = rows * perfRangeLength(to->headRange) * from->headBytes;
   bytes[1] = rows * perfRangeLength(to->kvHeadRange) * from->headBytes;
   bytes[2] = rows * perfRangeLength(to->kvHeadRange) * from->valueBytes;
