@@ -15,12 +15,14 @@
 #include "ulyx.h"
 
 #define TIMES_MAX_RANKS 1024
+#define NOT_GIVEN (-1)
 
 typedef struct timesOptions {
   int64_t tokens;
   int64_t heads;
   int64_t kvHeads;
   int64_t headDim;
+  int64_t replicatedTokens;
   const char* model;
   const perfType_t* type;
   perfCounts_t ranks;
@@ -33,6 +35,7 @@ typedef struct timesRow {
   const char* operation;
   int64_t tokens;
   int64_t heads;
+  int64_t replicatedTokens;
   int nRanks;
   ulyxShapeTimes_t times;
 } timesRow_t;
@@ -43,6 +46,8 @@ static perfParse_t parse(int argc, char** argv, timesOptions_t* o) {
       {"--heads", perfFlagInt, &o->heads, 1, INT64_MAX, NULL, "query heads"},
       {"--kv-heads", perfFlagInt, &o->kvHeads, 1, INT64_MAX, NULL, "key/value heads [as many as query heads]"},
       {"--head-dim", perfFlagInt, &o->headDim, 1, INT64_MAX, NULL, "elements of a head"},
+      {"--replicated", perfFlagInt, &o->replicatedTokens, 0, INT64_MAX, NULL,
+       "tokens that every rank has besides, first or last alike [0, a model's its own]"},
       {"--model", perfFlagText, &o->model, 0, 0, "NAME", "a model's shape instead; 'all': every model's"},
       {"--type", perfFlagType, &o->type, 0, 0, NULL, "element type, e.g. bfloat16, float8e4m3, float32 [bfloat16]"},
       {"--ranks", perfFlagCounts, &o->ranks, 1, TIMES_MAX_RANKS, NULL, "one or more [2,4,8,16]"},
@@ -95,6 +100,7 @@ static void writeRow(perfJson_t* json, const timesRow_t* row) {
   perfJsonText(json, "operation", row->operation);
   perfJsonInt(json, "tokens", row->tokens);
   perfJsonInt(json, "heads", row->heads);
+  perfJsonInt(json, "replicated_tokens", row->replicatedTokens);
   perfJsonInt(json, "ranks", row->nRanks);
   perfJsonInt(json, "remote_bytes", row->times.remoteBytes);
   perfJsonMeasured(json, "limit_us", row->times.limitUs);
@@ -117,6 +123,7 @@ static bool predictShape(const timesOptions_t* o, const perfModel_t* model, int 
   shape.heads = model->heads;
   shape.kvHeads = model->kvHeads;
   shape.headDim = model->headDim;
+  shape.replicatedTokens = model->replicatedTokens;
   shape.type = o->type->type;
   for (int op = ulyxOpSeqToHeads; op <= ulyxOpHeadsToSeq; op++) {
     ulyxShapeTimes_t times = ULYX_SHAPE_TIMES_INITIALIZER;
@@ -129,24 +136,33 @@ static bool predictShape(const timesOptions_t* o, const perfModel_t* model, int 
     row->operation = operations[op];
     row->tokens = model->tokens;
     row->heads = model->heads;
+    row->replicatedTokens = model->replicatedTokens;
     row->nRanks = nRanks;
     row->times = times;
   }
   return true;
 }
 
-static bool wantsEvery(const timesOptions_t* o) {
-  return o->model != NULL && strcmp(o->model, "all") == 0;
+/* The model in place `i` of what was asked for; false past the end. */
+static bool modelAt(const timesOptions_t* o, int i, perfModel_t* model) {
+  if (strcmp(o->model, "all") == 0) return perfModelByRow(i, model);
+  return i == 0 && perfModelByName(o->model, model);
 }
 
 /* The shape in place `i` of what was asked for; false past the end. */
 static bool shapeAt(const timesOptions_t* o, int i, perfModel_t* model) {
-  if (wantsEvery(o)) return perfModelByRow(i, model);
-  if (i > 0) return false;
-  if (o->model != NULL) return perfModelByName(o->model, model);
-  *model = (perfModel_t){
-      .name = "shape", .heads = o->heads, .kvHeads = o->kvHeads, .headDim = o->headDim, .tokens = o->tokens};
-  return true;
+  if (o->model != NULL) {
+    if (!modelAt(o, i, model)) return false;
+    if (o->replicatedTokens != NOT_GIVEN) model->replicatedTokens = o->replicatedTokens;
+    return true;
+  }
+  *model = (perfModel_t){.name = "shape",
+                         .heads = o->heads,
+                         .kvHeads = o->kvHeads,
+                         .headDim = o->headDim,
+                         .tokens = o->tokens,
+                         .replicatedTokens = o->replicatedTokens != NOT_GIVEN ? o->replicatedTokens : 0};
+  return i == 0;
 }
 
 /* Fewer heads or tokens than ranks have no balanced split, which is what is predicted: such rows are left out. */
@@ -199,6 +215,7 @@ int planTimes(int argc, char** argv) {
   memset(&options, 0, sizeof(options));
   memset(&table, 0, sizeof(table));
   options.type = perfTypeByName("bfloat16");
+  options.replicatedTokens = NOT_GIVEN;
   const perfParse_t parsed = parse(argc, argv, &options);
   if (parsed == perfHelpAsked) status = perfExitOk;
   if (parsed != perfParsed || !settle(&options)) goto freeTableAndOptions;

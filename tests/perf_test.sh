@@ -38,6 +38,13 @@ for program in seq_to_heads_perf heads_to_seq_perf; do
   passes "$program, odd bytes of a head" $program --ranks 3 -b 29 --heads 7 --head-dim 13 -d uint8 $quick
   passes "$program, packed on both sides" $program --ranks 4 -b 50 --heads 8 --kv-heads 2 --head-dim 16 --value-dim 8 \
     --batch 2 --packed-in --packed-out $quick
+  passes "$program, replicated tokens" $program --ranks 4 -b 37 --heads 12 --kv-heads 3 --head-dim 13 --value-dim 10 \
+    --batch 3 -d uint8 --replicated 5 $quick
+  check "$program: the shape names replicated tokens" out_has '^# shape: .*, 5 replicated tokens first'
+  passes "$program, replicated tokens last, packed, with empty ranks" $program --ranks 4 --token-counts 0,5,9,0 \
+    --head-counts 2,4,0,2 --kv-heads 4 --head-dim 6 --batch 2 --packed-in --packed-out --replicated 7 --replicated-last \
+    $quick
+  check "$program: 14 tokens without the replicated ones" last_row_is 2 14
   for type in half float double int8 int64 bool int16; do
     passes "$program, $type" $program --ranks 2 -b 16 --heads 2 --head-dim 4 --type $type $quick
   done
@@ -55,6 +62,9 @@ for program in seq_to_heads_perf heads_to_seq_perf; do
   check "$program: the table of models is there" out_has 'wan2.1-14b-720p$'
   check "$program: the last model is there" out_has 'ragged-smoke$'
   check_json "$program: JSON has a row a model" 'len(d["results"]) >= 11 and d["ranks"] == 8' "$json"
+  check_json "$program: JSON has each model's replicated tokens, divided and rounded up" \
+    '{r["model"]: r["replicated_tokens"] for r in d["results"] if r["replicated_tokens"] > 0} == {
+      "hunyuanvideo-720p": 1, "flux1-dev-1024": 2, "cogvideox-5b": 1, "mochi-1": 1}' "$json"
   check_json "$program: JSON has mean and 99th percentile" \
     'all(r["time_min_us"] <= r["time_mean_us"] <= r["time_p99_us"] <= r["time_max_us"] for r in d["results"])' "$json"
   check_json "$program: JSON has times" 'all(r["time_min_us"] <= r["time_us"] <= r["time_max_us"] for r in d["results"])' \
@@ -64,12 +74,14 @@ for program in seq_to_heads_perf heads_to_seq_perf; do
     'all(r["limit_percent"] is None and r["nccl_us"] is None for r in d["results"])' "$json"
   passes "$program, a model with other tokens" $program --ranks 4 --model qwen2.5-7b-32k -b 100 $quick
   check "$program: the model's tokens are replaced" last_row_is 2 100
+  run $program --ranks 2 --model flux1-dev-1024 -b 16 --replicated 0 $quick
+  check "$program: the model's replicated tokens are replaced" out_has '^# shape: model flux1-dev-1024, .* by 1, batch 1'
 
   run $program -h
   check "$program -h: exit status 0" exits 0
   for flag in -b -e -f -i -n -w -c -G -J -d -N -a -t -m -R -g --ranks --model --baseline --enqueue --memory --id-file \
     --token-counts --head-counts --packed-in --packed-out --tokens-divide --kv-heads --value-dim --batch \
-    --transport --max-ctas --undisturbed --copy-streams; do
+    --replicated --replicated-last --transport --max-ctas --undisturbed --copy-streams; do
     check "$program -h names $flag" out_has "^  .*$flag"
   done
 
@@ -90,6 +102,8 @@ for program in seq_to_heads_perf heads_to_seq_perf; do
   refuses "separated by commas" $program --ranks 2 --token-counts 1,,2
   refuses "separated by commas" $program --ranks 2 --head-counts 1,2,
   refuses "kvHeads" $program --ranks 2 -b 64 --heads 6 --kv-heads 4
+  refuses "needs --replicated or --model" $program --ranks 2 -b 64 --replicated-last
+  refuses "and 9223372036854775807 replicated ones" $program --ranks 2 -b 64 --replicated 9223372036854775807
   refuses "needs GPUs" $program --ranks 2 -G 2
   refuses "needs GPUs" $program --ranks 2 --baseline 1
   refuses "needs GPUs" $program --ranks 2 --enqueue 1
@@ -138,6 +152,18 @@ run seq_to_heads_perf --ranks 4 -b 10 --heads 7 --head-dim 4 $quick
 check "7 heads, 10 tokens over 4 ranks: the busiest has 3 tokens x 21 heads x 8 bytes" last_row_is 1 504
 run heads_to_seq_perf --ranks 4 -b 10 --heads 7 --head-dim 4 $quick
 check "7 heads, 10 tokens over 4 ranks: the busiest has 10 tokens x 2 heads x 8 bytes" last_row_is 1 160
+
+joint="--heads 4 --head-dim 4 --replicated 6"
+run seq_to_heads_perf --ranks 2 -b 10 $joint $quick -J "$json"
+check_json "6 replicated tokens: all in the tensors, none of them cross to the heads" \
+  'd["results"][0]["size_bytes"] == (5 + 6) * 12 * 8 and d["results"][0]["remote_bytes"] == 5 * 6 * 8' "$json"
+run heads_to_seq_perf --ranks 2 -b 10 $joint $quick -J "$json"
+check_json "6 replicated tokens: the peer's heads of them come back" \
+  'd["results"][0]["size_bytes"] == (10 + 6) * 2 * 8 and d["results"][0]["remote_bytes"] == (5 + 6) * 2 * 8' "$json"
+run ulyx_plan exchange --ranks 2 --tokens 10 $joint --json
+cp "$out" "$json"
+check_json "6 replicated tokens: so says ulyx" \
+  'd["seq_to_heads_bytes"][0] == [11 * 6 * 8, 5 * 6 * 8] and d["heads_to_seq_bytes"][0] == [11 * 2 * 8] * 2' "$json"
 
 # --- Faults put under the programs ----------------------------------------------------------------------------
 
@@ -312,6 +338,25 @@ check "plan as text: exit status 0" exits 0
 check "plan as text: ranges" out_has '\[6, 7)'
 check "plan as text: both matrices" out_has '^heads_to_seq: bytes'
 
+grouped="--tokens 1024 --heads 28 --kv-heads 4 --head-dim 128 --ranks 8"
+run ulyx_plan exchange $grouped
+check "plan of 28 query heads over 4 key/value heads: the second rank's heads share two of them" \
+  out_has '^ *1 .* \[4, 8)  *\[0, 2)  *[0-9]*  \[0, 3)->0  \[3, 4)->1$'
+check "plan: the ranks that a key/value head goes to" out_has '^ *2  *\[14, 21)  3,4,5$'
+run ulyx_plan exchange $grouped --json
+cp "$out" "$json"
+check_json "plan: local query heads to local key/value heads" \
+  '[len(m) for m in d["kv_head_of_head"]] == [4, 4, 4, 4, 3, 3, 3, 3] and d["kv_head_of_head"][3] == [0, 0, 1, 1]' "$json"
+check_json "plan: no key/value head crosses to a rank twice" \
+  '(d["kv_head_ranks"] == [[0, 1], [1, 2, 3], [3, 4, 5], [5, 6, 7]]
+    and d["seq_to_heads_bytes"][0][3] == 128 * (4 + 2 * 2) * 128 * 2)' "$json"
+run ulyx_plan exchange --head-dim 4 --ranks 3 --token-counts 4,0,5 --head-counts 0,3,1 --replicated 2 --replicated-last
+check "plan: rows of replicated tokens" out_has '^ *2  .* \[5, 7)  *\[9, 11)$'
+run ulyx_plan exchange --tokens 9 --heads 7 --head-dim 4 --ranks 4 --replicated 2 --json
+cp "$out" "$json"
+check_json "plan: replicated tokens stand first" \
+  'd["replicated_tokens"] == 2 and d["seq_replicated"] == [[0, 2]] * 4 and d["heads_replicated"] == [0, 2]' "$json"
+
 run ulyx_plan times --model all
 check "times of every model: exit status 0" exits 0
 check "times: no error" err_is_progress
@@ -333,6 +378,10 @@ for shape_of in '512 8 64 7.8 6.9' '4096 24 128 61.6 29.1' '32760 12 128 218.7 8
   check_json "times of $1 tokens: as measured" \
     "abs(d[0]['direct_us'] / $4 - 1) < 0.1 and abs(d[1]['direct_us'] / $5 - 1) < 0.1" "$json"
 done
+run ulyx_plan times --model flux1-dev-1024 --ranks 2 --json
+cp "$out" "$json"
+check_json "times: a model's replicated tokens cross on the way back alone" \
+  'd[0]["remote_bytes"] == 3 * 2048 * 12 * 128 * 2 and d[1]["remote_bytes"] == (2048 + 512) * 12 * 128 * 2' "$json"
 run ulyx_plan times --model wan2.1-1.3b-480p
 check "times of 12 heads: exit status 0" exits 0
 check "times of 12 heads: 16 ranks are left out, and said so" out_has '^# left out: 1 of fewer heads'
@@ -346,7 +395,8 @@ check "ulyx_plan -h: exit status 0" exits 0
 check "ulyx_plan -h names exchange" out_has exchange
 run ulyx_plan exchange -h
 check "ulyx_plan exchange -h: exit status 0" exits 0
-for flag in --tokens --heads --kv-heads --head-dim --value-dim --batch --type --ranks --token-counts --head-counts --json; do
+for flag in --tokens --heads --kv-heads --head-dim --value-dim --batch --type --ranks --token-counts --head-counts \
+  --replicated --replicated-last --json; do
   check "ulyx_plan exchange -h names $flag" out_has "^  $flag"
 done
 
@@ -362,6 +412,7 @@ refuses "ranks must be 1 to" ulyx_plan exchange $shape --ranks 0
 refuses "cannot split 3 tokens" ulyx_plan exchange $shape --tokens 3
 refuses "cannot split 3 heads" ulyx_plan exchange $shape --heads 3
 refuses "kvHeads" ulyx_plan exchange $shape --kv-heads 3
+refuses "needs --replicated" ulyx_plan exchange $shape --replicated-last
 refuses "one count a rank, 4, not 3" ulyx_plan exchange $shape --token-counts 3,3,3
 refuses "one count a rank, 4, not 5" ulyx_plan exchange $shape --head-counts 1,2,2,1,1
 refuses "tokens is 9, but --token-counts add up to 8" ulyx_plan exchange $shape --token-counts 2,2,2,2
