@@ -22,6 +22,9 @@ import ulyx
 class SequenceParallelContext:
     """One rank's shard of a sequence [seq_len, num_heads, head_dim] and the exchanges of its attention layers.
 
+    Replicated tokens (joint attention's text), which every rank holds besides, are in the tensors of the exchanges and
+    not in seq_len, ranges or rows.
+
     Outputs are symmetric memory, made at the first use and written again by the next call of the same method: the
     stream orders that on GPUs, so keep one beyond the next layer only as a copy. `wrap` turns an ulyx.Buffer into what
     the model computes with. The constructor and every method that moves data are collective.
@@ -38,6 +41,9 @@ class SequenceParallelContext:
         dtype: Any = "bfloat16",
         token_counts: Optional[Sequence[int]] = None,
         head_counts: Optional[Sequence[int]] = None,
+        replicated_tokens: int = 0,
+        replicated_last: bool = False,
+        sequences: Optional[ulyx.Sequences | Sequence[int]] = None,
         wrap: Callable[[ulyx.Buffer], Any] = lambda buffer: buffer,
     ) -> None:
         self.runtime = runtime
@@ -50,6 +56,9 @@ class SequenceParallelContext:
             dtype=dtype,
             token_counts=token_counts,
             head_counts=head_counts,
+            replicated_tokens=replicated_tokens,
+            replicated_last=replicated_last,
+            sequences=sequences,
         )
         self.info = self.plan.info
         self._wrap = wrap
@@ -66,6 +75,9 @@ class SequenceParallelContext:
     local_head_range = property(lambda self: self.info.head_range)
     local_head_count = property(lambda self: len(self.info.head_range))
     local_kv_head_range = property(lambda self: self.info.kv_head_range)
+    kv_head_of_head = property(lambda self: self.info.kv_head_of_head)
+    replicated_rows_of_seq = property(lambda self: self.info.seq_replicated)
+    replicated_rows_of_heads = property(lambda self: self.info.heads_replicated)
 
     def seq_to_heads(self, q: Any, k: Any, v: Any, stream: int = 0) -> tuple[Any, Any, Any]:
         """[own tokens, heads, dim] of each -> [1, seq_len, own heads, dim]."""

@@ -118,8 +118,18 @@ def element(which: int, batch: int, token: int, head: int, dim: int, wrap: int) 
     return ((((which * 7 + batch) * 1009 + token) * 53 + head) * 31 + dim) % wrap
 
 
+def rows_of_seq(info: ulyx.PlanInfo) -> list[int]:
+    """The tokens of this rank's sequence side in memory order, as the heads side counts them."""
+    first = info.replicated_tokens if info.heads_replicated.start == 0 else 0
+    return sorted([first + token for token in info.token_range] + list(info.heads_replicated))
+
+
+def rows_of_heads(info: ulyx.PlanInfo) -> range:
+    return range(info.tokens + info.replicated_tokens)
+
+
 def contents(
-    parts: Sequence[tuple[int, range, int]], info: ulyx.PlanInfo, tokens: range, seq_first: bool, wrap: int
+    parts: Sequence[tuple[int, range, int]], info: ulyx.PlanInfo, tokens: Sequence[int], seq_first: bool, wrap: int
 ) -> list[int]:
     """A tensor in memory order; `parts` are (which, heads, dim), several where it is packed."""
     batches = range(info.batch)
@@ -158,6 +168,16 @@ EXCHANGES: dict[str, dict[str, Any]] = {
         "seq_order": "seq_first",
         "heads_order": "seq_first",
     },
+    "joint": {"tokens": 8, "heads": 6, "kv_heads": 2, "head_dim": 2, "batch": 2, "replicated_tokens": 3},
+    "joint, packed, last": {
+        "tokens": 9,
+        "heads": 5,
+        "head_dim": 2,
+        "packed_in": True,
+        "packed_out": True,
+        "replicated_tokens": 4,
+        "replicated_last": True,
+    },
     "int8": {"tokens": 11, "heads": 5, "head_dim": 3, "dtype": "int8"},
     "int64": {"tokens": 6, "heads": 5, "head_dim": 1, "dtype": "int64"},
     "bfloat16 in 16-bit carriers": {"tokens": 12, "heads": 5, "head_dim": 4, "dtype": "bfloat16"},
@@ -174,11 +194,11 @@ def check_exchange(tally: Tally, name: str, runtime: ulyx.Runtime, shape: dict[s
 
     whole = sides(info, range(info.heads), range(info.kv_heads), packed_in)
     given = [
-        Array(tensor, dtype, contents(parts, info, info.token_range, in_first, wrap))
+        Array(tensor, dtype, contents(parts, info, rows_of_seq(info), in_first, wrap))
         for tensor, parts in zip(plan.seq_shapes(), whole)
     ]
     own = sides(info, info.head_range, info.kv_head_range, packed_out)
-    expected = [contents(parts, info, range(info.tokens), out_first, wrap) for parts in own]
+    expected = [contents(parts, info, rows_of_heads(info), out_first, wrap) for parts in own]
 
     named = [Array(tensor, dtype) for tensor in plan.heads_shapes()]
     plan.seq_to_heads(*given, out=named[0] if packed_out else named)
@@ -188,9 +208,11 @@ def check_exchange(tally: Tally, name: str, runtime: ulyx.Runtime, shape: dict[s
     tally.equal(f"{name}: in memory of the runtime's", [buffer_values(buffer) for buffer in made], expected)
 
     o = [(3, info.head_range, info.value_dim)]
-    back = plan.heads_to_seq(Array(plan.o_heads_shape(), dtype, contents(o, info, range(info.tokens), out_first, wrap)))
+    back = plan.heads_to_seq(
+        Array(plan.o_heads_shape(), dtype, contents(o, info, rows_of_heads(info), out_first, wrap))
+    )
     o = [(3, range(info.heads), info.value_dim)]
-    tally.equal(f"{name}: and back", buffer_values(back), contents(o, info, info.token_range, in_first, wrap))
+    tally.equal(f"{name}: and back", buffer_values(back), contents(o, info, rows_of_seq(info), in_first, wrap))
 
 
 def test_exchanges(tally: Tally) -> None:
@@ -200,6 +222,8 @@ def test_exchanges(tally: Tally) -> None:
         tokens, heads = [0, 5, 1, 0, 9][-n_ranks:], [3, 0, 2, 4, 0][:n_ranks]
         ragged = {"token_counts": tokens, "head_counts": heads, "heads": sum(heads), "head_dim": 3}
         world(n_ranks, lambda runtime: check_exchange(tally, f"counts at {n_ranks} ranks", runtime, ragged))
+        joint = {**ragged, "replicated_tokens": 2, "replicated_last": True}
+        world(n_ranks, lambda runtime: check_exchange(tally, f"joint counts at {n_ranks} ranks", runtime, joint))
 
 
 def test_plan_info(tally: Tally) -> None:
@@ -220,6 +244,43 @@ def test_plan_info(tally: Tally) -> None:
     tally.equal("a choice", infos[0].seq_to_heads.transport, "loopback")
     needed = ulyx.shape_bytes(3, 0, tokens=10, heads=6, kv_heads=3, head_dim=2, dtype="float32")
     tally.equal("bytes of q and k", (needed["qIn"], needed["kIn"]), (4 * 6 * 2 * 4, 4 * 3 * 2 * 4))
+
+
+def test_layouts(tally: Tally) -> None:
+    grouped = {"tokens": 16, "heads": 28, "kv_heads": 4, "head_dim": 2, "dtype": "float32"}
+    maps = world(8, lambda runtime: ulyx.Plan(runtime, **grouped).kv_head_of_head)
+    expected = [[head // 7 for head in heads] for heads in ulyx.balanced_ranges(28, 8)]
+    tally.equal("28 heads over 4", maps, [[head - of_all[0] for head in of_all] for of_all in expected])
+
+    joint = {"tokens": 10, "heads": 3, "head_dim": 4, "replicated_tokens": 6, "dtype": "float32"}
+    for last, rows in ((False, [(0, 6), (0, 6)]), (True, [(4, 10), (10, 16)])):
+        infos = world(3, lambda runtime: ulyx.Plan(runtime, replicated_last=last, **joint).info)
+        seen = [(rows.start, rows.stop) for rows in (infos[0].seq_replicated, infos[0].heads_replicated)]
+        tally.equal(f"rows of replicated tokens, last {last}", seen, rows)
+        tally.equal("replicated tokens stay to the heads", infos[1].seq_to_heads_send_bytes[0], 3 * 3 * 4 * 4)
+        tally.equal("and come back from every rank", infos[1].heads_to_seq_send_bytes[0], (4 + 6) * 4 * 4)
+    times = ulyx.shape_times(3, "heads_to_seq", **joint)
+    tally.equal("remote bytes of the times", times.remote_bytes, 2 * (4 + 6) * 4 * 4)
+    tally.check("times", 0 < times.limit_us <= min(times.direct_us, times.copy_engine_us), times)
+    tally.refuses("times of no operation", lambda: ulyx.shape_times(3, "both", **joint), ValueError, "both")
+
+    def bounds(runtime: ulyx.Runtime) -> None:
+        for given in ([0, 3, 3, 16], ulyx.Sequences([0, 3, 3, 16])):
+            plan = ulyx.Plan(runtime, sequences=given, **joint)
+            del given  # the plan outlives them
+            tally.equal("sequences", (plan.info.sequence_count, plan.info.longest_sequence), (3, 13))
+            tally.equal("cu_seqlens", plan.store_cu_seqlens(Array((4,), "int32")).values(), [0, 3, 3, 16])
+        out = Array((3,), "int32")
+        tally.refuses("too few bounds", lambda: plan.store_cu_seqlens(out), ulyx.MISMATCH, "(3,)", "(4,)")
+        floats = Array((4,), "float32")
+        tally.refuses("bounds that are no int32", lambda: plan.store_cu_seqlens(floats), ulyx.MISMATCH, "int32")
+        plain, one = ulyx.Plan(runtime, **joint), Array((1,), "int32")
+        tally.refuses("bounds of nothing", lambda: plain.store_cu_seqlens(one), ulyx.INVALID_USAGE, "sequences")
+
+    world(2, bounds)
+    tally.refuses("bounds that fall", lambda: ulyx.Sequences([0, 5, 3]), ulyx.INVALID_ARGUMENT)
+    short = {**joint, "sequences": [0, 10]}
+    tally.refuses("other tokens", lambda: ulyx.shape_bytes(2, 0, **short), ulyx.INVALID_ARGUMENT, "10", "6 replicated")
 
 
 def test_strides(tally: Tally) -> None:
@@ -452,7 +513,8 @@ def test_struct_sizes(tally: Tally) -> None:
     }
     with mock.patch.dict(ulyx._PROTOTYPES, untyped):
         ulyx.Library(path)
-        for name in ("CConfig", "CRuntimeInfo", "CShape", "CShapeBytes", "CRowsShape", "CPlanInfo", "CTensor"):
+        names = "CConfig CRuntimeInfo CShape CShapeBytes CShapeTimes CRowsShape CPlanInfo CTensor"
+        for name in names.split():
             for change in (longer, shorter):
                 struct = change(getattr(ulyx, name))
                 with mock.patch.object(ulyx, name, struct):
@@ -474,6 +536,7 @@ def test_struct_sizes(tally: Tally) -> None:
 def header_fields(header: str, name: str) -> list[tuple[str, int]]:
     """(field, bytes) of a struct as the header declares it."""
     sizes = {"size_t": 8, "unsigned int": 4, "int": 4, "int64_t": 8, "uint64_t": 8, "double": 8, "ulyxRange_t": 16}
+    sizes["ulyxSequences_t"] = 8
     sizes |= {"ulyxStrides_t": 24, "ulyxChoice_t": 24, "ulyxTensor_t": ctypes.sizeof(ulyx.CTensor)}
     body = re.search(rf"typedef struct {name} {{(.*?)\n}} {name}_t;", header, re.DOTALL).group(1)
     found = []
@@ -492,8 +555,8 @@ def test_struct_fields(tally: Tally) -> None:
         return
     with open(path) as file:
         header = file.read()
-    names = "Range Strides Shape ShapeBytes Config UniqueId RuntimeInfo Choice PlanInfo Tensor Qkv Segment RowsShape"
-    for name in names.split():
+    names = "Range Strides Shape ShapeBytes ShapeTimes Config UniqueId RuntimeInfo Choice PlanInfo"
+    for name in (names + " Tensor Qkv Segment RowsShape").split():
         struct = getattr(ulyx, "C" + name)
         mirrored = [(field, ctypes.sizeof(kind)) for field, kind in struct._fields_]
         tally.equal(f"fields of ulyx{name}_t", mirrored, header_fields(header, "ulyx" + name))
@@ -623,6 +686,51 @@ def test_numpy(tally: Tally) -> None:
         world(n_ranks, no_refusals)
 
 
+def joint_attention(tally: Tally, runtime: ulyx.Runtime, last: bool) -> None:
+    """28 query heads over 4 key/value heads, text on every rank, two sequences: as over the whole."""
+    image, text, heads, kv_heads, dim = 19, 5, 28, 4, 4
+    random = np.random.default_rng(7)
+    whole = [random.standard_normal((image + text, n, dim)).astype(np.float32) for n in (heads, kv_heads, kv_heads)]
+    bounds = np.array([0, 11, image + text])
+
+    def attention(q: Any, k: Any, v: Any, kv_head_of_head: Sequence[int], bounds: Any) -> Any:
+        k, v, out = k[:, kv_head_of_head], v[:, kv_head_of_head], np.empty_like(q)
+        for start, stop in zip(bounds[:-1], bounds[1:]):
+            scores = np.exp(np.einsum("qhd,khd->hqk", q[start:stop], k[start:stop]))
+            out[start:stop] = np.einsum("hqk,khd->qhd", scores / scores.sum(-1, keepdims=True), v[start:stop])
+        return out
+
+    context = sequence_parallel.SequenceParallelContext(
+        runtime,
+        seq_len=image,
+        num_heads=heads,
+        num_kv_heads=kv_heads,
+        head_dim=dim,
+        dtype=np.float32,
+        replicated_tokens=text,
+        replicated_last=last,
+        sequences=bounds,
+        wrap=np.asarray,
+    )
+    own = np.arange(image + text)[rows_of_seq(context.info)]
+    q, k, v = context.seq_to_heads(*(x[own] for x in whole))
+    cu_seqlens = context.plan.store_cu_seqlens(np.zeros(3, np.int32))
+    tally.equal("cu_seqlens in numpy", cu_seqlens.tolist(), bounds.tolist())
+    back = context.heads_to_seq(attention(q[0], k[0], v[0], context.kv_head_of_head, cu_seqlens)[None])
+    expected = attention(*whole, [head // 7 for head in range(heads)], bounds)[own]
+    tally.check(f"joint attention at {runtime.n_ranks} ranks", np.abs(back[0] - expected).max() < 1e-5)
+    text_rows = context.replicated_rows_of_seq
+    tally.equal("text", own[text_rows.start : text_rows.stop].tolist(), list(context.replicated_rows_of_heads))
+
+
+def test_joint_attention(tally: Tally) -> None:
+    if np is None:
+        tally.skip("joint attention in numpy", "no numpy")
+        return
+    for last in (False, True):
+        world(8, lambda runtime: joint_attention(tally, runtime, last))
+
+
 class Repeated:
     """One element shown as a whole tensor."""
 
@@ -673,7 +781,9 @@ def test_run_local_names_the_cause(tally: Tally) -> None:
         given = [Array(shape, "float64" if runtime.rank == 1 else "float32") for shape in plan.seq_shapes()]
         plan.seq_to_heads(*given, plan.empty_heads())
 
-    tally.refuses("the rank that made the others wait", lambda: ulyx.run_local(runtimes, main), ulyx.MISMATCH, "float64")
+    tally.refuses(
+        "the rank that made the others wait", lambda: ulyx.run_local(runtimes, main), ulyx.MISMATCH, "float64"
+    )
     for runtime in runtimes:
         runtime.destroy()
 

@@ -22,6 +22,7 @@ import os
 import statistics
 import threading
 import time
+import weakref
 from ctypes import POINTER, byref, c_char, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint, c_uint64, c_void_p
 from dataclasses import dataclass, fields
 from typing import Any, Callable, NamedTuple, Optional, Sequence
@@ -37,6 +38,7 @@ REMOTE_ERROR, MISMATCH, TIMEOUT, ARENA_TOO_SMALL, CLOSED, UNSUPPORTED = 6, 100, 
 
 TRANSPORTS = ("auto", "loopback", "nccl", "direct", "copy_engine")
 ORDERS = ("batch_first", "seq_first")
+OPERATIONS = ("seq_to_heads", "heads_to_seq")
 
 
 class DataType(NamedTuple):
@@ -171,8 +173,9 @@ class CShape(_Struct):
     _fields_ = (
         _HEADER
         + [(name, c_int64) for name in ("tokens", "heads", "kvHeads", "headDim", "valueDim", "batch")]
-        + [("tokenCounts", POINTER(c_int64)), ("headCounts", POINTER(c_int64))]
+        + [("replicatedTokens", c_int64), ("tokenCounts", POINTER(c_int64)), ("headCounts", POINTER(c_int64))]
         + [(name, c_int) for name in ("type", "elementBytes", "seqOrder", "headsOrder", "packedIn", "packedOut")]
+        + [("replicatedPlace", c_int), ("reserved", c_int), ("sequences", c_void_p)]
         + [(name, CStrides) for name in STRIDE_FIELDS]
     )
 
@@ -180,6 +183,16 @@ class CShape(_Struct):
 class CShapeBytes(_Struct):
     _magic_ = 0x756C7942
     _fields_ = _HEADER + [(name, c_int64) for name in STRIDE_FIELDS + ("arena",)]
+
+
+class CShapeTimes(_Struct):
+    _magic_ = 0x756C7955
+    _fields_ = _HEADER + [
+        ("remoteBytes", c_int64),
+        ("limitUs", c_double),
+        ("directUs", c_double),
+        ("copyEngineUs", c_double),
+    ]
 
 
 class CConfig(_Struct):
@@ -215,10 +228,12 @@ class CPlanInfo(_Struct):
         _HEADER
         + [(name, c_int) for name in ("rank", "nRanks", "transport", "type")]
         + [(name, c_int64) for name in ("elementBytes", "tokens", "heads", "kvHeads", "headDim", "valueDim", "batch")]
-        + [(name, CRange) for name in ("tokenRange", "headRange", "kvHeadRange")]
+        + [("replicatedTokens", c_int64)]
+        + [(name, CRange) for name in ("seqReplicated", "headsReplicated", "tokenRange", "headRange", "kvHeadRange")]
         + [(name, c_int64) for name in ("tokenCount", "headCount", "kvHeadCount")]
         + [(name, POINTER(CRange)) for name in ("tokenRanges", "headRanges", "kvHeadRanges")]
-        + [(name, POINTER(c_int64)) for name in ("tokenCounts", "headCounts", "kvHeadCounts")]
+        + [(name, POINTER(c_int64)) for name in ("tokenCounts", "headCounts", "kvHeadCounts", "kvHeadOfHead")]
+        + [("sequenceCount", c_int64), ("longestSequence", c_int64)]
         + [(name, POINTER(c_int64)) for name in ("seqToHeadsSendBytes", "seqToHeadsRecvBytes")]
         + [(name, POINTER(c_int64)) for name in ("headsToSeqSendBytes", "headsToSeqRecvBytes")]
         + [("arenaBytes", c_int64), ("signature", c_uint64), ("seqToHeads", CChoice), ("headsToSeq", CChoice)]
@@ -280,6 +295,7 @@ _PROTOTYPES = {
     "ulyxBalancedRanges": [c_int64, c_int, POINTER(CRange)],
     "ulyxShapeGetRanges": [POINTER(CShape), c_int, c_void_p, c_void_p, c_void_p],
     "ulyxShapeGetBytes": [POINTER(CShape), c_int, c_int, POINTER(CShapeBytes)],
+    "ulyxShapeGetTimes": [POINTER(CShape), c_int, c_int, POINTER(CShapeTimes)],
     "ulyxGetUniqueId": [POINTER(CUniqueId)],
     "ulyxRuntimeCreate": [POINTER(CConfig), c_int, CUniqueId, c_int, POINTER(c_void_p)],
     "ulyxRuntimeCreateLocal": [POINTER(CConfig), c_int, POINTER(c_int), POINTER(c_void_p)],
@@ -293,10 +309,13 @@ _PROTOTYPES = {
     "ulyxPlanCreate": [c_void_p, POINTER(CShape), POINTER(c_void_p)],
     "ulyxPlanDestroy": [c_void_p],
     "ulyxPlanGetInfo": [c_void_p, POINTER(CPlanInfo)],
+    "ulyxPlanStoreCuSeqlens": [c_void_p, c_void_p, c_void_p],
     "ulyxPlanGetQkv": [c_void_p, c_void_p, c_void_p],
     "ulyxPlanGetOutput": [c_void_p, c_void_p, c_void_p],
     "ulyxSeqToHeads": [c_void_p, POINTER(CQkv), POINTER(CQkv), c_void_p],
     "ulyxHeadsToSeq": [c_void_p, POINTER(CTensor), POINTER(CTensor), c_void_p],
+    "ulyxSequencesCreate": [c_void_p, c_int64, c_int, POINTER(c_void_p)],
+    "ulyxSequencesDestroy": [c_void_p],
     "ulyxLocalizeSegments": [c_void_p, c_int64, CRange, c_void_p, POINTER(c_int64)],
     "ulyxTargetIntersection": [CRange, CRange, POINTER(CRange)],
     "ulyxRowsPlanCreate": [c_void_p, POINTER(CRowsShape), POINTER(c_void_p)],
@@ -380,7 +399,7 @@ def _verify(library: Library) -> None:
 
     config = CConfig(transport=1, agreePlans=0, timeoutMs=1000)
     shape = CShape(tokens=1, heads=1, headDim=1, type=DATA_TYPES["int8"].code)
-    shape_bytes, info, plan_info = CShapeBytes(), CRuntimeInfo(), CPlanInfo()
+    shape_bytes, shape_times, info, plan_info = CShapeBytes(), CShapeTimes(), CRuntimeInfo(), CPlanInfo()
     rows = CRowsShape(rowElements=1, total=1, type=DATA_TYPES["int8"].code)
     try:
         probe(config, lambda: make(lambda handle: c.ulyxRuntimeCreateLocal(byref(config), 1, None, handle)))
@@ -388,6 +407,7 @@ def _verify(library: Library) -> None:
         probe(info, lambda: c.ulyxRuntimeGetInfo(runtime, byref(info)))
         probe(shape, lambda: c.ulyxShapeGetRanges(byref(shape), 1, None, None, None))
         probe(shape_bytes, lambda: c.ulyxShapeGetBytes(byref(shape), 1, 0, byref(shape_bytes)))
+        probe(shape_times, lambda: c.ulyxShapeGetTimes(byref(shape), 1, 0, byref(shape_times)))
         arena = c_int64()
         probe(rows, lambda: c.ulyxRowsShapeGetArenaBytes(byref(rows), 1, 0, byref(arena)))
         plan = c_void_p()
@@ -774,6 +794,18 @@ def _counts(counts: Optional[Sequence[int]], n_ranks: int, name: str) -> Any:
     return int64_array(counts, name)
 
 
+class Sequences:
+    """Sequences that stand one after another in one run of tokens: sequence i is tokens [cu_seqlens[i],
+    cu_seqlens[i + 1]). Never changes; a plan made from it outlives it."""
+
+    def __init__(self, cu_seqlens: Sequence[int], library: Optional[Library] = None) -> None:
+        library, handle = library or load(), c_void_p()
+        bounds = int64_array(cu_seqlens, "cu_seqlens")
+        library.check(library.c.ulyxSequencesCreate(bounds, len(bounds), DATA_TYPES["int64"].code, byref(handle)))
+        self.handle = handle.value
+        weakref.finalize(self, library.c.ulyxSequencesDestroy, handle.value)
+
+
 def make_shape(
     n_ranks: int,
     *,
@@ -791,8 +823,16 @@ def make_shape(
     seq_order: str = "batch_first",
     heads_order: str = "batch_first",
     strides: Optional[dict[str, tuple[int, int, int]]] = None,
+    replicated_tokens: int = 0,
+    replicated_last: bool = False,
+    sequences: Optional[Sequences | Sequence[int]] = None,
+    library: Optional[Library] = None,
 ) -> CShape:
-    """ulyxShape_t of these. strides names tensors as the struct does ('qIn': batch, token, head), in elements."""
+    """ulyxShape_t of these. strides names tensors as the struct does ('qIn': batch, token, head), in elements.
+    Replicated tokens are held by every rank besides `tokens`, before them or after. sequences are what the tokens of
+    the heads side are, those among them: a Sequences, or the cu_seqlens of one."""
+    if sequences is not None and not isinstance(sequences, Sequences):
+        sequences = Sequences(sequences, library)
     shape = CShape(
         tokens=tokens,
         heads=heads,
@@ -807,7 +847,11 @@ def make_shape(
         headsOrder=_choose("heads_order", heads_order, ORDERS),
         packedIn=packed_in,
         packedOut=packed_out,
+        replicatedTokens=replicated_tokens,
+        replicatedPlace=replicated_last,
+        sequences=sequences.handle if sequences is not None else None,
     )
+    shape.keep = sequences  # lives as long as the struct that names it
     for name, values in (strides or {}).items():
         if name not in STRIDE_FIELDS:
             raise ValueError(f"strides of {name!r}; tensors are {', '.join(STRIDE_FIELDS)}")
@@ -817,9 +861,28 @@ def make_shape(
 
 def shape_bytes(n_ranks: int, rank: int, library: Optional[Library] = None, **shape: Any) -> dict[str, int]:
     """Bytes that one rank needs for the tensors of a shape (keywords of Plan), and under 'arena' for staging."""
-    library, needed, c_shape = library or load(), CShapeBytes(), make_shape(n_ranks, **shape)
+    library, needed = library or load(), CShapeBytes()
+    c_shape = make_shape(n_ranks, library=library, **shape)
     library.check(library.c.ulyxShapeGetBytes(byref(c_shape), n_ranks, rank, byref(needed)))
     return {name: getattr(needed, name) for name in STRIDE_FIELDS + ("arena",)}
+
+
+class ShapeTimes(NamedTuple):
+    """How long one exchange should take where NVLink 4 joins all GPUs; remote_bytes are the busiest rank's."""
+
+    remote_bytes: int
+    limit_us: float
+    direct_us: float
+    copy_engine_us: float
+
+
+def shape_times(n_ranks: int, operation: str, library: Optional[Library] = None, **shape: Any) -> ShapeTimes:
+    """Predictions for 'seq_to_heads' or 'heads_to_seq' of a shape (keywords of Plan)."""
+    library, times = library or load(), CShapeTimes()
+    c_shape = make_shape(n_ranks, library=library, **shape)
+    code = _choose("operation", operation, OPERATIONS)
+    library.check(library.c.ulyxShapeGetTimes(byref(c_shape), n_ranks, code, byref(times)))
+    return ShapeTimes(times.remoteBytes, times.limitUs, times.directUs, times.copyEngineUs)
 
 
 @dataclass(frozen=True)
@@ -833,7 +896,8 @@ class Choice:
 
 @dataclass(frozen=True)
 class PlanInfo:
-    """ulyxPlanInfo_t. Ranges are this rank's, the lists are every rank's; bytes are by peer."""
+    """ulyxPlanInfo_t. Ranges are this rank's, the lists are every rank's; bytes are by peer. kv_head_of_head has the
+    local key/value head of each local query head."""
 
     rank: int
     n_ranks: int
@@ -844,12 +908,18 @@ class PlanInfo:
     value_dim: int
     batch: int
     element_bytes: int
+    replicated_tokens: int
+    seq_replicated: range
+    heads_replicated: range
     token_range: range
     head_range: range
     kv_head_range: range
     token_ranges: list[range]
     head_ranges: list[range]
     kv_head_ranges: list[range]
+    kv_head_of_head: list[int]
+    sequence_count: int
+    longest_sequence: int
     seq_to_heads_send_bytes: list[int]
     seq_to_heads_recv_bytes: list[int]
     heads_to_seq_send_bytes: list[int]
@@ -860,15 +930,15 @@ class PlanInfo:
     heads_to_seq: Choice
 
 
-def _python_value(value: Any, n_ranks: int) -> Any:
-    """A field of ulyxPlanInfo_t as PlanInfo has it."""
+def _python_value(value: Any, length: int) -> Any:
+    """A field of ulyxPlanInfo_t as PlanInfo has it, which has so many entries if it is an array."""
     if isinstance(value, CRange):
         return value.to_range()
     if isinstance(value, CChoice):
         return Choice(TRANSPORTS[value.transport], (value.reason or b"").decode(), value.predictedUs)
     if isinstance(value, int):
         return value
-    return [_python_value(item, n_ranks) for item in value[:n_ranks]]
+    return [_python_value(item, length) for item in value[:length]]
 
 
 class _PlanBase:
@@ -901,16 +971,17 @@ class _PlanBase:
 
     def _fill(self, tensor: CTensor, given: View, name: str, output: bool) -> None:
         """What every tensor needs; extents and strides are its caller's."""
+        self._check(given, self.dtype, name, output)
+        tensor.data = given.pointer or None
+
+    def _check(self, given: View, dtype: str, name: str, output: bool) -> None:
         on_gpu = self.runtime.device >= 0
         if given.device and (given.device == "cuda") != on_gpu:
             raise self._mismatch(f"{name} is on {given.device}, the runtime's rank on {'cuda' if on_gpu else 'cpu'}")
         if output and not given.writable:
             raise self._mismatch(f"{name} is read-only")
-        if given.dtype != self.dtype and self.dtype not in CARRIERS.get(given.dtype, ()):
-            raise self._mismatch(
-                f"{name} has elements of {given.dtype or 'no known type'}, the plan's are {self.dtype}"
-            )
-        tensor.data = given.pointer or None
+        if given.dtype != dtype and dtype not in CARRIERS.get(given.dtype, ()):
+            raise self._mismatch(f"{name} has elements of {given.dtype or 'no known type'}, the plan's are {dtype}")
 
     def _mismatch(self, message: str) -> Error:
         return self.runtime.library.error(MISMATCH, message)
@@ -921,13 +992,15 @@ class Plan(_PlanBase):
 
     Tensors are [batch, tokens, heads, dim], with order 'seq_first' [tokens, batch, heads, dim], with batch 1 also
     [tokens, heads, dim]. A packed side is one tensor, given and returned as q alone, of q, k and v heads together
-    ([..., 1, row elements] where head_dim and value_dim differ).
+    ([..., 1, row elements] where head_dim and value_dim differ). Tokens of a tensor are a rank's own, or all, and the
+    replicated ones.
     """
 
     def __init__(self, runtime: Runtime, *, dtype: Any = "bfloat16", **shape: Any) -> None:
         """Keywords are those of make_shape: numbers of the whole model, counts one a rank."""
         super().__init__(runtime, dtype)
-        c_shape, handle = make_shape(runtime.n_ranks, dtype=dtype, **shape), c_void_p()
+        c_shape = make_shape(runtime.n_ranks, dtype=dtype, library=runtime.library, **shape)
+        handle = c_void_p()
         self._adopt(self._c.ulyxPlanCreate(runtime.handle, byref(c_shape), byref(handle)), handle)
         self._seq_first = {"seq": bool(c_shape.seqOrder), "heads": bool(c_shape.headsOrder)}
         self._packed_in, self._packed_out = bool(c_shape.packedIn), bool(c_shape.packedOut)
@@ -940,7 +1013,29 @@ class Plan(_PlanBase):
         """Every number of the plan."""
         info = CPlanInfo()
         self.runtime.library.check(self._c.ulyxPlanGetInfo(self.handle, byref(info)))
-        return PlanInfo(**{f.name: _python_value(getattr(info, _camel(f.name)), info.nRanks) for f in fields(PlanInfo)})
+        lengths = {"kv_head_of_head": info.headCount}
+        return PlanInfo(
+            **{
+                f.name: _python_value(getattr(info, _camel(f.name)), lengths.get(f.name, info.nRanks))
+                for f in fields(PlanInfo)
+            }
+        )
+
+    @property
+    def kv_head_of_head(self) -> list[int]:
+        """The local key/value head of each local query head: k[..., kv_head_of_head, :] lies beside q."""
+        return self.info.kv_head_of_head
+
+    def store_cu_seqlens(self, out: Any, stream: int = 0) -> Any:
+        """Writes the bounds of the plan's sequences, as attention over the heads side takes them, to `out`: int32
+        [info.sequence_count + 1], in the order of `stream`. Returns `out`. Not collective."""
+        count = self.info.sequence_count + 1
+        seen = view(out)
+        self._check(seen, "int32", "out", True)
+        if seen.shape != (count,) or (count > 1 and seen.strides != (1,)):
+            raise self._mismatch(f"out has shape {seen.shape} and strides {seen.strides}, expected a dense ({count},)")
+        self.runtime.library.check(self._c.ulyxPlanStoreCuSeqlens(self.handle, seen.pointer, stream))
+        return out
 
     def seq_shapes(self) -> list[tuple[int, ...]]:
         """Shapes in memory order of q, k, v (packed: of the one tensor) on this rank's sequence side."""
