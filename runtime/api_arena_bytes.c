@@ -10,19 +10,20 @@
 #include "status.h"
 
 ulyxResult_t ulyxRowsShapeGetArenaBytes(const ulyxRowsShape_t* shape, int nRanks, int rank, int64_t* bytes) {
-  ulyxRows rows;
-  ulyxPhase phase;
+  ulyxRows rows = {0};
+  ulyxPhase phase = {0};
   if (bytes == NULL) return ulyxFail(ulyxInvalidArgument, "bytes is NULL");
   if (nRanks < 1) return ulyxFail(ulyxInvalidArgument, "nRanks is %d, expected 1 or more", nRanks);
   if (rank < 0 || rank >= nRanks) {
     return ulyxFail(ulyxInvalidArgument, "rank is %d of %d, expected 0 to %d", rank, nRanks, nRanks - 1);
   }
-  ULYX_TRY(ulyxRowsResolve(shape, nRanks, rank, &rows));
-  ulyxResult_t result = ulyxRowsPhase(&rows, &phase);
-  if (result == ulyxSuccess) {
-    result = ulyxFootprintPhase(&phase, bytes);
-    ulyxPhaseFree(&phase);
-  }
+  ulyxResult_t result = ulyxSuccess;
+  ULYX_TRY_GOTO(ulyxRowsResolve(shape, nRanks, rank, &rows), freeRows);
+  ULYX_TRY_GOTO(ulyxRowsPhase(&rows, &phase), freeRows);
+  ULYX_TRY_GOTO(ulyxFootprintPhase(&phase, bytes), freeRows);
+
+freeRows:
+  ulyxPhaseFree(&phase);
   ulyxRowsFree(&rows);
   return result;
 }
@@ -33,44 +34,46 @@ static ulyxResult_t checkContext(ulyxContext_t context, const int64_t* bytes) {
 }
 
 ulyxResult_t ulyxHaloShapeGetArenaBytes(const ulyxHaloShape_t* shape, int64_t* bytes) {
-  ulyxHalo halo;
+  ulyxHalo halo = {0};
+  ulyxPhase phase = {0};
   int64_t largest = 0;
   ULYX_TRY(ulyxCheckStruct(shape, sizeof *shape, ULYX_HALO_SHAPE_MAGIC, "halo"));
   ULYX_TRY(checkContext(shape->context, bytes));
-  ULYX_TRY(ulyxHaloResolve(shape, shape->context->info.nRanks, shape->context->info.rank, &halo));
   ulyxResult_t result = ulyxSuccess;
+  ULYX_TRY_GOTO(ulyxHaloResolve(shape, shape->context->info.nRanks, shape->context->info.rank, &halo), freeHalo);
   const int ops = ulyxElementIsSummed(halo.type) ? 2 : 1;
-  for (int op = 0; op < ops && result == ulyxSuccess; ++op) {
-    ulyxPhase phase;
+  for (int op = 0; op < ops; ++op) {
     int64_t needed = 0;
-    result = op == 0 ? ulyxHaloForward(&halo, &phase) : ulyxHaloBackward(&halo, &phase);
-    if (result != ulyxSuccess) break;
-    result = ulyxFootprintPhase(&phase, &needed);
-    ulyxPhaseFree(&phase);
+    ULYX_TRY_GOTO(op == 0 ? ulyxHaloForward(&halo, &phase) : ulyxHaloBackward(&halo, &phase), freeHalo);
+    ULYX_TRY_GOTO(ulyxFootprintPhase(&phase, &needed), freeHalo);
     largest = ulyxMax64(largest, needed);
   }
+  *bytes = largest;
+
+freeHalo:
+  ulyxPhaseFree(&phase);
   ulyxHaloFree(&halo);
-  if (result == ulyxSuccess) *bytes = largest;
   return result;
 }
 
 ulyxResult_t ulyxStateShapeGetArenaBytes(const ulyxStateShape_t* shape, int64_t* bytes) {
-  ulyxStateChainPlan chain;
+  ulyxStateChainPlan chain = {0};
+  ulyxPhase phase = {0};
   int64_t largest = 0;
   ULYX_TRY(ulyxCheckStruct(shape, sizeof *shape, ULYX_STATE_SHAPE_MAGIC, "states"));
   ULYX_TRY(checkContext(shape->context, bytes));
-  ULYX_TRY(ulyxChainResolve(shape, shape->context->info.nRanks, shape->context->info.rank, &chain));
   ulyxResult_t result = ulyxSuccess;
-  for (int op = 0; op < 2 && result == ulyxSuccess; ++op) {
-    ulyxPhase phase;
+  ULYX_TRY_GOTO(ulyxChainResolve(shape, shape->context->info.nRanks, shape->context->info.rank, &chain), freeChain);
+  for (int op = 0; op < 2; ++op) {
     int64_t needed = 0;
-    result = ulyxChainPhase(&chain, op == 1, &phase);
-    if (result != ulyxSuccess) break;
-    result = ulyxFootprintPhase(&phase, &needed);
-    ulyxPhaseFree(&phase);
+    ULYX_TRY_GOTO(ulyxChainPhase(&chain, op == 1, &phase), freeChain);
+    ULYX_TRY_GOTO(ulyxFootprintPhase(&phase, &needed), freeChain);
     largest = ulyxMax64(largest, needed);
   }
+  *bytes = largest;
+
+freeChain:
+  ulyxPhaseFree(&phase);
   ulyxChainFree(&chain);
-  if (result == ulyxSuccess) *bytes = largest;
   return result;
 }

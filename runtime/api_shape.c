@@ -89,15 +89,18 @@ ulyxResult_t ulyxKvHeadRange(int64_t heads, int64_t kvHeads, ulyxRange_t headRan
 
 ulyxResult_t ulyxShapeGetRanges(const ulyxShape_t* shape, int nRanks, ulyxRange_t* tokenRanges, ulyxRange_t* headRanges,
                                 ulyxRange_t* kvHeadRanges) {
-  ulyxGeometry geometry;
-  ULYX_TRY(ulyxGeometryResolve(shape, nRanks, &geometry));
+  ulyxGeometry geometry = {0};
+  ulyxResult_t result = ulyxSuccess;
+  ULYX_TRY_GOTO(ulyxGeometryResolve(shape, nRanks, &geometry), freeGeometry);
   for (int rank = 0; rank < nRanks; ++rank) {
     if (tokenRanges != NULL) tokenRanges[rank] = geometry.tokenRanges[rank];
     if (headRanges != NULL) headRanges[rank] = geometry.headRanges[rank];
     if (kvHeadRanges != NULL) kvHeadRanges[rank] = geometry.kvHeadRanges[rank];
   }
+
+freeGeometry:
   ulyxGeometryFree(&geometry);
-  return ulyxSuccess;
+  return result;
 }
 
 static ulyxResult_t checkOp(ulyxOp_t op) {
@@ -108,9 +111,8 @@ static ulyxResult_t checkOp(ulyxOp_t op) {
 ulyxResult_t ulyxShapeGetTraffic(const ulyxShape_t* shape, int nRanks, ulyxOp_t op, int64_t* bytes) {
   if (bytes == NULL) return ulyxFail(ulyxInvalidArgument, "bytes is NULL");
   ULYX_TRY(checkOp(op));
-  ulyxGeometry geometry;
-  ULYX_TRY(ulyxGeometryResolve(shape, nRanks, &geometry));
-  ulyxResult_t result = ulyxSuccess;
+  ulyxGeometry geometry = {0};
+  ulyxResult_t result = ulyxGeometryResolve(shape, nRanks, &geometry);
   for (int src = 0; src < nRanks && result == ulyxSuccess; ++src) {
     for (int dst = 0; dst < nRanks && result == ulyxSuccess; ++dst) {
       result = ulyxFootprintPairBytes(&geometry, op, src, dst, &bytes[(int64_t)src * nRanks + dst]);
@@ -122,9 +124,9 @@ ulyxResult_t ulyxShapeGetTraffic(const ulyxShape_t* shape, int nRanks, ulyxOp_t 
 
 ulyxResult_t ulyxShapeGetBytes(const ulyxShape_t* shape, int nRanks, int rank, ulyxShapeBytes_t* bytes) {
   ULYX_TRY(ulyxCheckStruct(bytes, sizeof *bytes, ULYX_SHAPE_BYTES_MAGIC, "bytes"));
-  ulyxGeometry geometry;
-  ULYX_TRY(ulyxGeometryResolve(shape, nRanks, &geometry));
+  ulyxGeometry geometry = {0};
   ulyxResult_t result = ulyxSuccess;
+  ULYX_TRY_GOTO(ulyxGeometryResolve(shape, nRanks, &geometry), freeGeometry);
   if (rank < 0 || rank >= nRanks) {
     result = ulyxFail(ulyxInvalidArgument, "rank is %d, expected 0 to %d", rank, nRanks - 1);
     goto freeGeometry;
@@ -149,14 +151,17 @@ freeGeometry:
 ulyxResult_t ulyxShapeGetTimes(const ulyxShape_t* shape, int nRanks, ulyxOp_t op, ulyxShapeTimes_t* times) {
   ULYX_TRY(ulyxCheckStruct(times, sizeof *times, ULYX_SHAPE_TIMES_MAGIC, "times"));
   ULYX_TRY(checkOp(op));
-  ulyxGeometry geometry;
-  ULYX_TRY(ulyxGeometryResolve(shape, nRanks, &geometry));
+  ulyxGeometry geometry = {0};
+  ulyxResult_t result = ulyxSuccess;
+  ULYX_TRY_GOTO(ulyxGeometryResolve(shape, nRanks, &geometry), freeGeometry);
   const ulyxPhaseFacts facts = ulyxExchangeFacts(&geometry, &ulyxOperations[op]);
   const ulyxCost cost = ulyxCostOf(&facts, nRanks);
   times->remoteBytes = facts.remoteBytes;
   times->limitUs = cost.limit;
   times->directUs = cost.direct;
   times->copyEngineUs = cost.copyEngine;
+
+freeGeometry:
   ulyxGeometryFree(&geometry);
-  return ulyxSuccess;
+  return result;
 }

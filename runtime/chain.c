@@ -2,7 +2,6 @@
 #include "chain.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "check.h"
@@ -44,12 +43,15 @@ ulyxResult_t ulyxChainResolve(const ulyxStateShape_t* shape, int nRanks, int ran
     return ulyxFail(ulyxInvalidArgument, "states.hasInitial is %d and wantsFinal %d, expected 0 or 1",
                     shape->hasInitial, shape->wantsFinal);
   }
-  *chain = (ulyxStateChainPlan){
-      .rank = rank, .nRanks = nRanks, .hasInitial = shape->hasInitial == 1, .wantsFinal = shape->wantsFinal == 1};
+  *chain = (ulyxStateChainPlan){.rank = rank,
+                                .nRanks = nRanks,
+                                .hasInitial = shape->hasInitial == 1,
+                                .wantsFinal = shape->wantsFinal == 1,
+                                .memory = chain->memory};
   ULYX_TRY(resolveDims(shape, chain));
-  void* memory = NULL;
-  ULYX_TRY(ulyxAllocate(&memory, (size_t)nRanks, sizeof(ulyxChainLink) + 2 * sizeof(int64_t), "links of a chain"));
-  chain->links = memory;
+  ULYX_TRY(ulyxStorageEnsure(&chain->memory, (size_t)nRanks, sizeof(ulyxChainLink) + 2 * sizeof(int64_t),
+                             "links of a chain"));
+  chain->links = chain->memory.data;
   chain->counts = (int64_t*)(chain->links + nRanks);
   for (int r = 0; r < nRanks; ++r) {
     const ulyxShardView view = ulyxContextViewRank(shape->context, r);
@@ -63,7 +65,7 @@ ulyxResult_t ulyxChainResolve(const ulyxStateShape_t* shape, int nRanks, int ran
 }
 
 void ulyxChainFree(ulyxStateChainPlan* chain) {
-  free(chain->links);
+  ulyxStorageFree(&chain->memory);
   *chain = (ulyxStateChainPlan){0};
 }
 

@@ -26,6 +26,7 @@ typedef struct ulyxStateChainPlan {
   int64_t stateBytes, matrixBytes; /* of all heads */
   ulyxChainLink* links;            /* [nRanks] */
   int64_t* counts;                 /* [2 * nRanks]: before, after */
+  ulyxStorage memory;              /* of both */
 } ulyxStateChainPlan;
 
 /* One direction of a plan: the subject of its lister. */
@@ -34,9 +35,11 @@ typedef struct ulyxChainDirection {
   bool backward;
 } ulyxChainDirection;
 
-/* Buffers: in 0 state, 1 transition, 2 initial; out 0 received, 1 final. */
+/* Checks a shape and resolves it for one rank. `chain` is all zeros or has been resolved before, and its memory is used
+ * again; it is the caller's to free, also after a failure. */
 ulyxResult_t ulyxChainResolve(const ulyxStateShape_t* shape, int nRanks, int rank, ulyxStateChainPlan* chain);
 void ulyxChainFree(ulyxStateChainPlan* chain);
+/* Buffers: in 0 state, 1 transition, 2 initial; out 0 received, 1 final. `phase` as for ulyxPhaseBuild. */
 ulyxResult_t ulyxChainPhase(const ulyxStateChainPlan* chain, bool backward, ulyxPhase* phase);
 /* Whether this rank itself reads `initial`: the sequence that it contributes to starts on it. Without tokens there is
  * none. */

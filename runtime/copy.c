@@ -1,18 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "copy.h"
 
-#include <stdlib.h>
-
 #include "status.h"
 
 ulyxResult_t ulyxCopyListAppend(ulyxCopyList* list, ulyxCopy copy) {
-  if (list->count == list->capacity) {
-    const int64_t capacity = list->capacity > 0 ? 2 * list->capacity : 32;
-    ulyxCopy* const grown = realloc(list->copies, (size_t)capacity * sizeof *grown);
-    if (grown == NULL) return ulyxFail(ulyxSystemError, "no host memory for %lld copies", (long long)capacity);
-    list->copies = grown;
-    list->capacity = capacity;
-  }
+  ULYX_TRY(ulyxStorageEnsure(&list->memory, (size_t)list->count + 1, sizeof copy, "copies"));
+  list->copies = list->memory.data;
   list->copies[list->count++] = copy;
   return ulyxSuccess;
 }
@@ -96,7 +89,7 @@ ulyxResult_t ulyxCopyListAppendBlock(ulyxCopyList* list, const ulyxView* src, in
 }
 
 void ulyxCopyListFree(ulyxCopyList* list) {
-  free(list->copies);
+  ulyxStorageFree(&list->memory);
   *list = (ulyxCopyList){0};
 }
 

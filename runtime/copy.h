@@ -6,6 +6,7 @@
 #define ULYX_RUNTIME_COPY_H_
 
 #include "geometry.h"
+#include "storage.h"
 
 typedef struct ulyxCopy {
   int srcBuffer, dstBuffer;
@@ -15,8 +16,9 @@ typedef struct ulyxCopy {
 } ulyxCopy;
 
 typedef struct ulyxCopyList {
-  ulyxCopy* copies;
-  int64_t count, capacity;
+  ulyxCopy* copies; /* in memory */
+  int64_t count;
+  ulyxStorage memory;
 } ulyxCopyList;
 
 ulyxResult_t ulyxCopyListAppend(ulyxCopyList* list, ulyxCopy copy);

@@ -15,18 +15,23 @@ ulyxResult_t ulyxFootprintPairBytes(const ulyxGeometry* geometry, ulyxOp_t op, i
 }
 
 ulyxResult_t ulyxFootprintPhase(const ulyxPhase* phase, int64_t* bytes) {
-  ulyxWire wire;
-  ULYX_TRY(ulyxWireBuild(phase, &wire));
-  *bytes = ulyxMax64(wire.arenaBytes + phase->scratchBytes, ulyxLandingMake(phase).bytes);
+  ulyxWire wire = {0};
+  const ulyxResult_t result = ulyxWireBuild(phase, &wire);
+  if (result == ulyxSuccess) {
+    *bytes = ulyxMax64(wire.arenaBytes + phase->scratchBytes, ulyxLandingMake(phase).bytes);
+  }
   ulyxWireFree(&wire);
-  return ulyxSuccess;
+  return result;
 }
 
 static ulyxResult_t operationArenaBytes(const ulyxGeometry* geometry, int op, int rank, int64_t* bytes) {
-  ulyxPhase phase;
-  ULYX_TRY(ulyxPhaseBuild(geometry, ulyxOperations[op].list, rank, geometry->nRanks, &phase));
+  ulyxPhase phase = {0};
+  ulyxResult_t result = ulyxSuccess;
+  ULYX_TRY_GOTO(ulyxPhaseBuild(geometry, ulyxOperations[op].list, rank, geometry->nRanks, &phase), freePhase);
   phase.facts = ulyxExchangeFacts(geometry, &ulyxOperations[op]);
-  const ulyxResult_t result = ulyxFootprintPhase(&phase, bytes);
+  ULYX_TRY_GOTO(ulyxFootprintPhase(&phase, bytes), freePhase);
+
+freePhase:
   ulyxPhaseFree(&phase);
   return result;
 }

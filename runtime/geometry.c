@@ -2,7 +2,6 @@
 #include "geometry.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "check.h"
@@ -385,32 +384,30 @@ ulyxStatement ulyxGeometryState(const ulyxGeometry* geometry) {
 ulyxResult_t ulyxGeometryResolve(const ulyxShape_t* shape, int nRanks, ulyxGeometry* geometry) {
   ULYX_TRY(ulyxCheckStruct(shape, sizeof *shape, ULYX_SHAPE_MAGIC, "shape"));
   if (nRanks < 1) return ulyxFail(ulyxInvalidArgument, "nRanks is %d, expected 1 or more", nRanks);
-  *geometry = (ulyxGeometry){.nRanks = nRanks};
+  ulyxGeometryClear(geometry);
+  geometry->nRanks = nRanks;
   ULYX_TRY(ulyxElementBytes("shape", shape->type, shape->elementBytes, &geometry->elementBytes));
   geometry->type = shape->type;
   ULYX_TRY(resolveExtents(shape, geometry));
   ULYX_TRY(checkRow(geometry));
   ULYX_TRY(resolveStrides(shape, geometry));
-  void* ranges = NULL;
   const size_t bytesEach = 3 * sizeof(ulyxRange_t) + 3 * sizeof(int64_t);
-  ULYX_TRY(ulyxAllocate(&ranges, (size_t)nRanks, bytesEach, "ranges"));
-  geometry->tokenRanges = ranges;
+  ULYX_TRY(ulyxStorageEnsure(&geometry->memory, (size_t)nRanks, bytesEach, "ranges"));
+  geometry->tokenRanges = geometry->memory.data;
   geometry->headRanges = geometry->tokenRanges + nRanks;
   geometry->kvHeadRanges = geometry->headRanges + nRanks;
   geometry->counts = &geometry->kvHeadRanges[nRanks].start;
-  ulyxResult_t result = ulyxSuccess;
-  ULYX_TRY_GOTO(resolveRanges(shape, geometry), freeRanges);
-  ULYX_TRY_GOTO(resolveSequences(shape, geometry), freeRanges);
-  ULYX_TRY_GOTO(checkSpans(geometry), freeRanges);
-  return ulyxSuccess;
+  ULYX_TRY(resolveRanges(shape, geometry));
+  ULYX_TRY(resolveSequences(shape, geometry));
+  return checkSpans(geometry);
+}
 
-freeRanges:
-  ulyxGeometryFree(geometry);
-  return result;
+void ulyxGeometryClear(ulyxGeometry* geometry) {
+  if (geometry->sequences != NULL) ulyxSequencesRelease(geometry->sequences);
+  *geometry = (ulyxGeometry){.memory = geometry->memory};
 }
 
 void ulyxGeometryFree(ulyxGeometry* geometry) {
-  if (geometry->sequences != NULL) ulyxSequencesRelease(geometry->sequences);
-  free(geometry->tokenRanges);
-  *geometry = (ulyxGeometry){0};
+  ulyxGeometryClear(geometry);
+  ulyxStorageFree(&geometry->memory);
 }

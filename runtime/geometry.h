@@ -12,6 +12,7 @@
 #include <stdbool.h>
 
 #include "statement.h"
+#include "storage.h"
 #include "ulyx.h"
 
 /* One rank's bytes of one tensor are counted in 63 bits, and so are all ranks' together. */
@@ -38,15 +39,19 @@ typedef struct ulyxGeometry {
   int order[ulyxSideCount];
   bool packed[ulyxSideCount];                          /* of q, k and v; o is never packed */
   ulyxStrides_t strides[ulyxSideCount][ulyxRoleCount]; /* as given, in elements, 0: dense */
-  ulyxRange_t* tokenRanges;                            /* [nRanks], and so the next two; one allocation */
+  ulyxRange_t* tokenRanges;                            /* [nRanks], and so the next two */
   ulyxRange_t* headRanges;
   ulyxRange_t* kvHeadRanges;
   int64_t* counts;           /* [3 * nRanks]: lengths of the three */
   ulyxSequences_t sequences; /* of the heads side, a reference; NULL: not told */
+  ulyxStorage memory;        /* of ranges and counts */
 } ulyxGeometry;
 
-/* Checks a shape and resolves it over nRanks ranks. On failure nothing needs freeing. */
+/* Checks a shape and resolves it over nRanks ranks. `geometry` is all zeros or has been resolved before, and its memory
+ * is used again; it is the caller's to free, also after a failure. */
 ulyxResult_t ulyxGeometryResolve(const ulyxShape_t* shape, int nRanks, ulyxGeometry* geometry);
+/* Leaves it empty, but with its memory. */
+void ulyxGeometryClear(ulyxGeometry* geometry);
 void ulyxGeometryFree(ulyxGeometry* geometry);
 
 ulyxView ulyxGeometryView(const ulyxGeometry* geometry, ulyxSide side, ulyxRole role, int rank);

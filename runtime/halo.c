@@ -2,7 +2,6 @@
 #include "halo.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 
 #include "check.h"
 #include "element.h"
@@ -37,11 +36,10 @@ ulyxResult_t ulyxHaloResolve(const ulyxHaloShape_t* shape, int nRanks, int rank,
   ULYX_TRY(ulyxCheckStruct(shape, sizeof *shape, ULYX_HALO_SHAPE_MAGIC, "halo"));
   ULYX_TRY(ulyxContextCheckWorld(shape->context, nRanks, rank));
   ULYX_TRY(ulyxContextCheckChain(shape->context));
-  *halo = (ulyxHalo){.rank = rank, .nRanks = nRanks};
+  *halo = (ulyxHalo){.rank = rank, .nRanks = nRanks, .memory = halo->memory};
   ULYX_TRY(resolveRow(shape, halo, ulyxSequencesTotal(shape->context->sequences)));
-  void* memory = NULL;
-  ULYX_TRY(ulyxAllocate(&memory, (size_t)nRanks, 2 * sizeof(ulyxRange_t) + 2 * sizeof(int64_t), "halos"));
-  halo->tokens = memory;
+  ULYX_TRY(ulyxStorageEnsure(&halo->memory, (size_t)nRanks, 2 * sizeof(ulyxRange_t) + 2 * sizeof(int64_t), "halos"));
+  halo->tokens = halo->memory.data;
   halo->halos = halo->tokens + nRanks;
   halo->counts = &halo->halos[nRanks].start;
   for (int r = 0; r < nRanks; ++r) {
@@ -55,7 +53,7 @@ ulyxResult_t ulyxHaloResolve(const ulyxHaloShape_t* shape, int nRanks, int rank,
 }
 
 void ulyxHaloFree(ulyxHalo* halo) {
-  free(halo->tokens);
+  ulyxStorageFree(&halo->memory);
   *halo = (ulyxHalo){0};
 }
 
@@ -139,8 +137,8 @@ static ulyxResult_t addSum(const ulyxHalo* halo, ulyxPhase* phase) {
     return ulyxFail(ulyxUnsupported, "the halos of %d ranks reach into rank %d's tokens, at most %d", addendCount - 1,
                     halo->rank, ULYX_SUM_MAX_ADDENDS - 1);
   }
-  void* addends = NULL;
-  ULYX_TRY(ulyxAllocate(&addends, (size_t)addendCount, sizeof(ulyxAddend), "addends"));
+  ulyxStorage* const addends = &phase->memory.addends;
+  ULYX_TRY(ulyxStorageEnsure(addends, (size_t)addendCount, sizeof(ulyxAddend), "addends"));
   ulyxSum* const sum = &phase->after.sum;
   const int64_t offset = (first - own.start) * halo->localPitch;
   *sum = (ulyxSum){.type = halo->type,
@@ -148,7 +146,7 @@ static ulyxResult_t addSum(const ulyxHalo* halo, ulyxPhase* phase) {
                    .rowElements = halo->rowElements,
                    .dst = {ulyxInDst, 0, offset},
                    .dstPitch = halo->localPitch,
-                   .addends = addends};
+                   .addends = addends->data};
   sum->addends[sum->addendCount++] = (ulyxAddend){.place = sum->dst, .pitch = halo->localPitch, .rowCount = sum->rows};
   for (int r = halo->rank + 1; r < halo->nRanks; ++r) {
     const ulyxRange_t rows = shared(halo, r, halo->rank);
@@ -169,9 +167,7 @@ ulyxResult_t ulyxHaloBackward(const ulyxHalo* halo, ulyxPhase* phase) {
   phase->facts = factsOf(halo);
   phase->facts.dstSpan[0] = 0; /* gradients arrive in scratch */
   phase->facts.someDstEmpty = false;
-  const ulyxResult_t result = addSum(halo, phase);
-  if (result != ulyxSuccess) ulyxPhaseFree(phase);
-  return result;
+  return addSum(halo, phase);
 }
 
 ulyxStatement ulyxHaloState(const ulyxHalo* halo) {

@@ -18,13 +18,15 @@ typedef struct ulyxHalo {
   ulyxRange_t* tokens; /* [nRanks]: every rank's shard */
   ulyxRange_t* halos;  /* [nRanks]: the tokens it needs */
   int64_t* counts;     /* [2 * nRanks]: lengths of both, for the ranks to compare */
+  ulyxStorage memory;  /* of all three */
 } ulyxHalo;
 
-/* Checks a shape and resolves it for one rank. On failure nothing needs freeing. */
+/* Checks a shape and resolves it for one rank. `halo` is all zeros or has been resolved before, and its memory is used
+ * again; it is the caller's to free, also after a failure. */
 ulyxResult_t ulyxHaloResolve(const ulyxHaloShape_t* shape, int nRanks, int rank, ulyxHalo* halo);
 void ulyxHaloFree(ulyxHalo* halo);
 
-/* Forward: local -> halo. Backward: halo -> local, which is also an addend. */
+/* Forward: local -> halo. Backward: halo -> local, which is also an addend. `phase` as for ulyxPhaseBuild. */
 ulyxResult_t ulyxHaloForward(const ulyxHalo* halo, ulyxPhase* phase);
 ulyxResult_t ulyxHaloBackward(const ulyxHalo* halo, ulyxPhase* phase);
 

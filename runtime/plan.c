@@ -1,40 +1,42 @@
 /* SPDX-License-Identifier: MIT */
 #include "plan.h"
 
-#include <stdlib.h>
-
 #include "status.h"
 
-ulyxResult_t ulyxPhaseBuild(const void* subject, ulyxLister list, int rank, int nRanks, ulyxPhase* phase) {
-  ulyxResult_t result = ulyxSuccess;
-  ulyxCopyList copies = {0};
-  void* starts = NULL;
-  ULYX_TRY(ulyxAllocate(&starts, 2 * ((size_t)nRanks + 1), sizeof(int64_t), "copy offsets"));
-  int64_t* const sendStart = starts;
-  int64_t* const recvStart = sendStart + nRanks + 1;
-  for (int peer = 0; peer < nRanks; ++peer) {
-    sendStart[peer] = copies.count;
-    ULYX_TRY_GOTO(list(subject, rank, peer, &copies), freeCopies);
+/* Appends the copies of all pairs: of each peer those that go there, then of each other peer those that come. */
+static ulyxResult_t listAll(const void* subject, ulyxLister list, const ulyxPhase* phase, int64_t* sendStart,
+                            int64_t* recvStart, ulyxCopyList* copies) {
+  for (int peer = 0; peer < phase->nRanks; ++peer) {
+    sendStart[peer] = copies->count;
+    ULYX_TRY(list(subject, phase->rank, peer, copies));
   }
-  sendStart[nRanks] = copies.count;
-  for (int peer = 0; peer < nRanks; ++peer) {
-    recvStart[peer] = copies.count;
-    if (peer != rank) ULYX_TRY_GOTO(list(subject, peer, rank, &copies), freeCopies);
+  sendStart[phase->nRanks] = copies->count;
+  for (int peer = 0; peer < phase->nRanks; ++peer) {
+    recvStart[peer] = copies->count;
+    if (peer != phase->rank) ULYX_TRY(list(subject, peer, phase->rank, copies));
   }
-  recvStart[nRanks] = copies.count;
-  *phase = (ulyxPhase){
-      .rank = rank, .nRanks = nRanks, .copies = copies.copies, .sendStart = sendStart, .recvStart = recvStart};
+  recvStart[phase->nRanks] = copies->count;
   return ulyxSuccess;
+}
 
-freeCopies:
-  ulyxCopyListFree(&copies);
-  free(starts);
+ulyxResult_t ulyxPhaseBuild(const void* subject, ulyxLister list, int rank, int nRanks, ulyxPhase* phase) {
+  *phase = (ulyxPhase){.rank = rank, .nRanks = nRanks, .memory = phase->memory};
+  ulyxPhaseMemory* const memory = &phase->memory;
+  ULYX_TRY(ulyxStorageEnsure(&memory->starts, 2 * ((size_t)nRanks + 1), sizeof(int64_t), "copy offsets"));
+  int64_t* const sendStart = memory->starts.data;
+  int64_t* const recvStart = sendStart + nRanks + 1;
+  ulyxCopyList copies = {.memory = memory->copies};
+  const ulyxResult_t result = listAll(subject, list, phase, sendStart, recvStart, &copies);
+  memory->copies = copies.memory; /* it may have moved, whatever the result */
+  phase->copies = copies.copies;
+  phase->sendStart = sendStart;
+  phase->recvStart = recvStart;
   return result;
 }
 
 void ulyxPhaseFree(ulyxPhase* phase) {
-  free((void*)phase->copies);
-  free((void*)phase->sendStart);
-  free(phase->after.sum.addends);
+  ulyxStorageFree(&phase->memory.copies);
+  ulyxStorageFree(&phase->memory.starts);
+  ulyxStorageFree(&phase->memory.addends);
   *phase = (ulyxPhase){0};
 }

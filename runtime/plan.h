@@ -19,6 +19,11 @@ typedef struct ulyxPhaseFacts {
   bool someDstEmpty;                 /* a rank has nothing of an output that peers write into on others */
 } ulyxPhaseFacts;
 
+/* What a phase's arrays lie in. */
+typedef struct ulyxPhaseMemory {
+  ulyxStorage copies, starts, addends;
+} ulyxPhaseMemory;
+
 /* Copies to peer p are [sendStart[p], sendStart[p + 1]); copies from p are [recvStart[p], recvStart[p + 1]).
  * Own copies stand among the sends only. */
 typedef struct ulyxPhase {
@@ -29,9 +34,11 @@ typedef struct ulyxPhase {
   int64_t scratchBytes;     /* of destination buffer ULYX_SCRATCH */
   ulyxLocalOp after;
   ulyxPhaseFacts facts;
+  ulyxPhaseMemory memory;
 } ulyxPhase;
 
-/* Lists the copies; scratch, the local operation and the facts are the caller's to add. */
+/* Lists the copies; scratch, the local operation and the facts are the caller's to add. `phase` is all zeros or has
+ * been built before, and its memory is used again; it is the caller's to free, also after a failure. */
 ulyxResult_t ulyxPhaseBuild(const void* subject, ulyxLister list, int rank, int nRanks, ulyxPhase* phase);
 void ulyxPhaseFree(ulyxPhase* phase);
 

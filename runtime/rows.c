@@ -2,7 +2,6 @@
 #include "rows.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "check.h"
@@ -105,7 +104,8 @@ static ulyxResult_t resolveCounts(const ulyxRowsShape_t* shape, ulyxRows* rows) 
 
 ulyxResult_t ulyxRowsResolve(const ulyxRowsShape_t* shape, int nRanks, int rank, ulyxRows* rows) {
   ULYX_TRY(ulyxCheckStruct(shape, sizeof *shape, ULYX_ROWS_SHAPE_MAGIC, "rows"));
-  *rows = (ulyxRows){.op = shape->op, .rank = rank, .nRanks = nRanks, .rowElements = shape->rowElements};
+  *rows = (ulyxRows){
+      .op = shape->op, .rank = rank, .nRanks = nRanks, .rowElements = shape->rowElements, .memory = rows->memory};
   if (shape->op < ulyxRowsAllGather || shape->op > ulyxRowsAllToAll) {
     return ulyxFail(ulyxInvalidArgument, "rows.op is %d, expected 0 to %d", shape->op, ulyxRowsAllToAll);
   }
@@ -116,27 +116,19 @@ ulyxResult_t ulyxRowsResolve(const ulyxRowsShape_t* shape, int nRanks, int rank,
     return ulyxFail(ulyxInvalidArgument, "rows.targeted is %d, expected 0, or 1 with an all-gather", shape->targeted);
   }
   ULYX_TRY(resolveType(shape, rows));
-  void* memory = NULL;
-  ULYX_TRY(ulyxAllocate(&memory, (size_t)nRanks, sizeof(ulyxRange_t) + 2 * sizeof(int64_t), "ranges of rows"));
-  rows->ranges = memory;
+  ULYX_TRY(
+      ulyxStorageEnsure(&rows->memory, (size_t)nRanks, sizeof(ulyxRange_t) + 2 * sizeof(int64_t), "ranges of rows"));
+  rows->ranges = rows->memory.data;
   rows->counts = &rows->ranges[nRanks].start;
-  ulyxResult_t result = ulyxSuccess;
-  ULYX_TRY_GOTO(resolveCounts(shape, rows), freeRows);
-  ULYX_TRY_GOTO(resolvePitch(rows, "inStride", shape->inStride, ulyxMax64(rows->inRows, rows->total), &rows->inPitch),
-                freeRows);
-  ULYX_TRY_GOTO(
-      resolvePitch(rows, "outStride", shape->outStride, ulyxMax64(rows->outRows, rows->total), &rows->outPitch),
-      freeRows);
+  ULYX_TRY(resolveCounts(shape, rows));
+  ULYX_TRY(resolvePitch(rows, "inStride", shape->inStride, ulyxMax64(rows->inRows, rows->total), &rows->inPitch));
+  ULYX_TRY(resolvePitch(rows, "outStride", shape->outStride, ulyxMax64(rows->outRows, rows->total), &rows->outPitch));
   rows->rowBytes = rows->rowElements * rows->elementBytes;
   return ulyxSuccess;
-
-freeRows:
-  ulyxRowsFree(rows);
-  return result;
 }
 
 void ulyxRowsFree(ulyxRows* rows) {
-  free(rows->ranges);
+  ulyxStorageFree(&rows->memory);
   *rows = (ulyxRows){0};
 }
 
@@ -190,12 +182,12 @@ static ulyxResult_t listAllToAll(const void* subject, int src, int dst, ulyxCopy
 /* This rank's rows are the sum of every rank's, in rank order. */
 static ulyxResult_t addSum(const ulyxRows* rows, ulyxPhase* phase) {
   const int64_t count = rows->outRows;
-  void* addends = NULL;
+  ulyxStorage* const addends = &phase->memory.addends;
   if (rows->nRanks > ULYX_SUM_MAX_ADDENDS) {
     return ulyxFail(ulyxUnsupported, "a reduce-scatter over %d ranks adds as many rows, at most %d", rows->nRanks,
                     ULYX_SUM_MAX_ADDENDS);
   }
-  ULYX_TRY(ulyxAllocate(&addends, (size_t)rows->nRanks, sizeof(ulyxAddend), "addends"));
+  ULYX_TRY(ulyxStorageEnsure(addends, (size_t)rows->nRanks, sizeof(ulyxAddend), "addends"));
   ulyxSum* const sum = &phase->after.sum;
   *sum = (ulyxSum){.type = rows->type,
                    .rows = count,
@@ -203,7 +195,7 @@ static ulyxResult_t addSum(const ulyxRows* rows, ulyxPhase* phase) {
                    .dst = {ulyxInDst, 0, 0},
                    .dstPitch = rows->outPitch,
                    .addendCount = rows->nRanks,
-                   .addends = addends};
+                   .addends = addends->data};
   int64_t slot = 0;
   for (int rank = 0; rank < rows->nRanks; ++rank) {
     ulyxAddend* const addend = &sum->addends[rank];
@@ -245,9 +237,7 @@ ulyxResult_t ulyxRowsPhase(const ulyxRows* rows, ulyxPhase* phase) {
   static const ulyxLister listers[] = {listAllGather, listReduceScatter, listAllToAll};
   ULYX_TRY(ulyxPhaseBuild(rows, listers[rows->op], rows->rank, rows->nRanks, phase));
   phase->facts = factsOf(rows);
-  const ulyxResult_t result = rows->op == ulyxRowsReduceScatter ? addSum(rows, phase) : ulyxSuccess;
-  if (result != ulyxSuccess) ulyxPhaseFree(phase);
-  return result;
+  return rows->op == ulyxRowsReduceScatter ? addSum(rows, phase) : ulyxSuccess;
 }
 
 ulyxStatement ulyxRowsState(const ulyxRows* rows) {

@@ -25,13 +25,15 @@ typedef struct ulyxRows {
   ulyxRange_t* ranges;       /* [nRanks]: rows that each rank owns */
   int64_t* counts;           /* what the ranks compare: own rows [nRanks]; all-to-all: sent, then received */
   int64_t inRows, outRows;   /* of this rank's tensors */
+  ulyxStorage memory;        /* of ranges and counts */
 } ulyxRows;
 
-/* Checks a shape and resolves it for one rank. On failure nothing needs freeing. */
+/* Checks a shape and resolves it for one rank. `rows` is all zeros or has been resolved before, and its memory is used
+ * again; it is the caller's to free, also after a failure. */
 ulyxResult_t ulyxRowsResolve(const ulyxRowsShape_t* shape, int nRanks, int rank, ulyxRows* rows);
 void ulyxRowsFree(ulyxRows* rows);
 
-/* The operation's copies and what follows them. */
+/* The operation's copies and what follows them; `phase` as for ulyxPhaseBuild. */
 ulyxResult_t ulyxRowsPhase(const ulyxRows* rows, ulyxPhase* phase);
 
 ulyxStatement ulyxRowsState(const ulyxRows* rows);

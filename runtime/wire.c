@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "wire.h"
 
-#include <stdlib.h>
-
 #include "check.h"
 #include "status.h"
 
@@ -157,11 +155,14 @@ ulyxResult_t ulyxWireBuild(const ulyxPhase* phase, ulyxWire* wire) {
   const int nRanks = phase->nRanks;
   const size_t copies = (size_t)phase->recvStart[nRanks];
   const size_t messages = 2 * (size_t)nRanks * (size_t)ulyxWireMessagesPerPair(nRanks);
-  void *places = NULL, *list = NULL;
-  ulyxResult_t result = ulyxSuccess;
-  ULYX_TRY(ulyxAllocate(&places, copies, sizeof(ulyxWirePlace), "places on the wire"));
-  ULYX_TRY_GOTO(ulyxAllocate(&list, messages, sizeof(ulyxMessage), "messages"), freePlaces);
-  *wire = (ulyxWire){.sends = list, .recvs = (ulyxMessage*)list + messages / 2, .places = places};
+  ULYX_TRY(ulyxStorageEnsure(&wire->placeMemory, copies, sizeof(ulyxWirePlace), "places on the wire"));
+  ULYX_TRY(ulyxStorageEnsure(&wire->messageMemory, messages, sizeof(ulyxMessage), "messages"));
+  ulyxMessage* const list = wire->messageMemory.data;
+  *wire = (ulyxWire){.sends = list,
+                     .recvs = list + messages / 2,
+                     .places = wire->placeMemory.data,
+                     .placeMemory = wire->placeMemory,
+                     .messageMemory = wire->messageMemory};
   Builder builder = {phase, wire, 0};
   const int perGroup = ulyxWireDistancesPerGroup(nRanks);
   for (int distance = 1; distance < nRanks; ++distance) {
@@ -172,14 +173,10 @@ ulyxResult_t ulyxWireBuild(const ulyxPhase* phase, ulyxWire* wire) {
   }
   wire->arenaBytes = builder.arenaBytes;
   return ulyxSuccess;
-
-freePlaces:
-  free(places);
-  return result;
 }
 
 void ulyxWireFree(ulyxWire* wire) {
-  free(wire->places);
-  free(wire->sends);
+  ulyxStorageFree(&wire->placeMemory);
+  ulyxStorageFree(&wire->messageMemory);
   *wire = (ulyxWire){0};
 }

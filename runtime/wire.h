@@ -46,8 +46,11 @@ typedef struct ulyxWire {
   ulyxMessage* recvs;
   ulyxWirePlace* places; /* one a copy of the phase; own copies unused */
   int64_t arenaBytes;    /* with every message staged */
+  ulyxStorage placeMemory, messageMemory;
 } ulyxWire;
 
+/* `wire` is all zeros or has been built before, and its memory is used again; it is the caller's to free, also after a
+ * failure. */
 ulyxResult_t ulyxWireBuild(const ulyxPhase* phase, ulyxWire* wire);
 void ulyxWireFree(ulyxWire* wire);
 

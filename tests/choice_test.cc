@@ -80,7 +80,7 @@ TEST(Choice, IsWhatTheTimesOfAShapeSay) {
     for (const ulyxOp_t op : {ulyxOpSeqToHeads, ulyxOpHeadsToSeq}) {
       ulyxShapeTimes_t times = ULYX_SHAPE_TIMES_INITIALIZER;
       MUST(ulyxShapeGetTimes(&shape.c, 2, op, &times));
-      ulyxGeometry geometry;
+      ulyxGeometry geometry = {};
       MUST(ulyxGeometryResolve(&shape.c, 2, &geometry));
       const ulyxPhaseFacts facts = ulyxExchangeFacts(&geometry, &ulyxOperations[op]);
       const ulyxWorldFacts world = {2, ulyxTransportAuto, true, false};
@@ -114,13 +114,13 @@ TEST(Facts, OfExchangesAreTheBusiestRanksBytesAndTheLargestOutputs) {
     const int nRanks = int(Rng(own ^ 0xfac7).Between(1, 9));
     const Shape shape = RandomShape(nRanks, own);
     SCOPED_TRACE(Describe(shape.c, nRanks) + " seed " + std::to_string(own));
-    ulyxGeometry geometry;
+    ulyxGeometry geometry = {};
     MUST(ulyxGeometryResolve(&shape.c, nRanks, &geometry));
     for (int op = 0; op < ULYX_OP_COUNT; op++) {
       const ulyxPhaseFacts facts = ulyxExchangeFacts(&geometry, &ulyxOperations[op]);
       int64_t busiest = 0, shortest = INT64_MAX, spans[ULYX_MAX_BUFFERS] = {};
       for (int rank = 0; rank < nRanks; rank++) {
-        ulyxPhase phase;
+        ulyxPhase phase = {};
         MUST(ulyxPhaseBuild(&geometry, ulyxOperations[op].list, rank, nRanks, &phase));
         busiest = std::max({busiest, RemoteBytes(phase, phase.sendStart), RemoteBytes(phase, phase.recvStart)});
         for (int64_t c = phase.recvStart[0]; c < phase.recvStart[nRanks]; c++) {
@@ -163,7 +163,7 @@ TEST(Facts, TellHowPeersWriteAnOutput) {
     SCOPED_TRACE(layout.what);
     Shape shape(9, 5, 8);
     layout.change(&shape.c);
-    ulyxGeometry geometry;
+    ulyxGeometry geometry = {};
     MUST(ulyxGeometryResolve(&shape.c, 2, &geometry));
     EXPECT_EQ(ulyxExchangeFacts(&geometry, &ulyxOperations[ulyxOpSeqToHeads]).writtenPitch, layout.seqToHeads);
     EXPECT_EQ(ulyxExchangeFacts(&geometry, &ulyxOperations[ulyxOpHeadsToSeq]).writtenPitch, layout.headsToSeq);
@@ -177,11 +177,11 @@ TEST(Landing, HoldsEveryOutputApartAndScratchBehind) {
     const uint64_t own = seed + uint64_t(i);
     const int nRanks = int(Rng(own ^ 0x1a4d).Between(2, 6));
     const Shape shape = RandomShape(nRanks, own);
-    ulyxGeometry geometry;
+    ulyxGeometry geometry = {};
     MUST(ulyxGeometryResolve(&shape.c, nRanks, &geometry));
     ulyxLanding first = {};
     for (int rank = 0; rank < nRanks; rank++) {
-      ulyxPhase phase;
+      ulyxPhase phase = {};
       MUST(ulyxPhaseBuild(&geometry, ulyxOperations[0].list, rank, nRanks, &phase));
       phase.facts = ulyxExchangeFacts(&geometry, &ulyxOperations[0]);
       phase.scratchBytes = 100;

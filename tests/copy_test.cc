@@ -25,7 +25,7 @@ class Geometry {
   ~Geometry() { ulyxGeometryFree(&c); }
   Geometry(const Geometry&) = delete;
   Geometry& operator=(const Geometry&) = delete;
-  ulyxGeometry c;
+  ulyxGeometry c = {};
 };
 
 class Copies {
@@ -41,7 +41,7 @@ class Copies {
   const ulyxCopy* end() const { return list_.copies + list_.count; }
 
  private:
-  ulyxCopyList list_ = {nullptr, 0, 0};
+  ulyxCopyList list_ = {};
 };
 
 Slot SlotOf(ulyxOp_t op, bool source, int buffer) {

@@ -89,7 +89,7 @@ TEST(LocalSum, OfMoreRanksThanOneKernelAddsIsRefused) {
     shape.op = ulyxRowsReduceScatter;
     shape.rowElements = 2;
     shape.total = nRanks;
-    ulyxRows rows;
+    ulyxRows rows = {};
     ulyxPhase phase = {};
     MUST(ulyxRowsResolve(&shape, nRanks, 3, &rows));
     const ulyxResult_t result = ulyxRowsPhase(&rows, &phase);
@@ -109,7 +109,7 @@ TEST(LocalSum, OfMoreHalosThanOneKernelAddsIsRefused) {
     ulyxHaloShape_t shape = ULYX_HALO_SHAPE_INITIALIZER;
     shape.context = context;
     shape.rowElements = 2;
-    ulyxHalo halo;
+    ulyxHalo halo = {};
     ulyxPhase phase = {};
     MUST(ulyxHaloResolve(&shape, 600, 3, &halo));
     const ulyxResult_t result = ulyxHaloBackward(&halo, &phase);

@@ -33,8 +33,8 @@ struct RankWire {
   }
   RankWire(const RankWire&) = delete;
   RankWire& operator=(const RankWire&) = delete;
-  ulyxPhase phase;
-  ulyxWire wire;
+  ulyxPhase phase = {};
+  ulyxWire wire = {};
 };
 
 // All ranks' of one operation.
@@ -65,7 +65,7 @@ class WorldWire {
   }
 
   const int nRanks_;
-  ulyxGeometry geometry_;
+  ulyxGeometry geometry_ = {};
   std::vector<std::unique_ptr<RankWire>> ranks_;
 };
 

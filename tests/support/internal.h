@@ -17,6 +17,7 @@ extern "C" {
 #include "geometry.h"
 #include "landing.h"
 #include "plan.h"
+#include "storage.h"
 #include "wire.h"
 }
 
