@@ -391,7 +391,8 @@ ULYX_API ulyxResult_t ulyxMemFree(ulyxRuntime_t rt, void* ptr);
  * The shape is not kept. *plan is written on success only. */
 ULYX_API ulyxResult_t ulyxPlanCreate(ulyxRuntime_t rt, const ulyxShape_t* shape, ulyxPlan_t* plan);
 
-/* Host memory only: exchanges in flight and captured graphs keep working. NULL is a no-op. */
+/* Host memory only: exchanges in flight and captured graphs keep working. The runtime keeps the memory for its next
+ * plans: once they have been as large as they get, making one allocates nothing. NULL is a no-op. */
 ULYX_API ulyxResult_t ulyxPlanDestroy(ulyxPlan_t plan);
 
 /* How an operation of a plan will be moved: the same on every rank. */

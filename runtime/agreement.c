@@ -2,7 +2,6 @@
 #include "agreement.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "status.h"
@@ -122,13 +121,10 @@ static ulyxResult_t agree(ulyxTransport* transport, ulyxResult_t mine, const uly
                                             : comparePaired(transport, statement, all);
 }
 
-ulyxResult_t ulyxAgree(ulyxTransport* transport, ulyxResult_t mine, const ulyxStatement* statement,
-                       int64_t arenaNeeded) {
+ulyxResult_t ulyxAgree(ulyxTransport* transport, ulyxResult_t mine, const ulyxStatement* statement, int64_t arenaNeeded,
+                       ulyxStorage* memory) {
   const size_t count = (size_t)ulyxAgreementWords(transport->nRanks);
-  void* words = NULL;
-  ULYX_TRY(ulyxAllocate(&words, count * ((size_t)transport->nRanks + 1), sizeof(int64_t), "an agreement"));
-  int64_t* const all = (int64_t*)words + count;
-  const ulyxResult_t result = agree(transport, mine, statement, arenaNeeded, words, all);
-  free(words);
-  return result;
+  ULYX_TRY(ulyxStorageEnsure(memory, count * ((size_t)transport->nRanks + 1), sizeof(int64_t), "an agreement"));
+  int64_t* const words = memory->data;
+  return agree(transport, mine, statement, arenaNeeded, words, words + count);
 }

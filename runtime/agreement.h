@@ -9,9 +9,10 @@
 #include "transport.h"
 
 /* `mine` is what this rank found wrong with its own plan (ulyxSuccess: nothing), already said. The statement is
- * looked at only when mine is ulyxSuccess or ulyxArenaTooSmall. Collective and blocking. */
-ulyxResult_t ulyxAgree(ulyxTransport* transport, ulyxResult_t mine, const ulyxStatement* statement,
-                       int64_t arenaNeeded);
+ * looked at only when mine is ulyxSuccess or ulyxArenaTooSmall. `memory` is for the words of all ranks, the same at
+ * every call. Collective and blocking. */
+ulyxResult_t ulyxAgree(ulyxTransport* transport, ulyxResult_t mine, const ulyxStatement* statement, int64_t arenaNeeded,
+                       ulyxStorage* memory);
 
 /* Words that a gather may carry per rank. */
 int ulyxAgreementWords(int nRanks);

@@ -54,13 +54,13 @@ ulyxResult_t ulyxPlanGetInfo(ulyxPlan_t plan, ulyxPlanInfo_t* info) {
   info->tokenCounts = geometry->counts;
   info->headCounts = geometry->counts + nRanks;
   info->kvHeadCounts = geometry->counts + 2 * nRanks;
-  info->kvHeadOfHead = plan->kvHeadOfHead;
+  info->kvHeadOfHead = plan->kvHeadOfHead.data;
   info->sequenceCount = geometry->sequences != NULL ? geometry->sequences->count : 0;
   info->longestSequence = geometry->sequences != NULL ? ulyxSequencesLongest(geometry->sequences) : 0;
-  info->seqToHeadsSendBytes = plan->peerBytes;
-  info->seqToHeadsRecvBytes = plan->peerBytes + nRanks;
-  info->headsToSeqSendBytes = plan->peerBytes + 2 * nRanks;
-  info->headsToSeqRecvBytes = plan->peerBytes + 3 * nRanks;
+  info->seqToHeadsSendBytes = plan->peerBytes.data;
+  info->seqToHeadsRecvBytes = info->seqToHeadsSendBytes + nRanks;
+  info->headsToSeqSendBytes = info->seqToHeadsRecvBytes + nRanks;
+  info->headsToSeqRecvBytes = info->headsToSeqSendBytes + nRanks;
   info->arenaBytes = plan->arenaBytes;
   info->signature = plan->signature;
   return ulyxRuntimeLeave(plan->rt, ulyxSuccess);

@@ -28,16 +28,11 @@ static ulyxResult_t run(ulyxTransport* transport, const ulyxExchange* exchange) 
 
 static ulyxResult_t prepare(const ulyxTransport* transport, const ulyxPhase* phase, void** prepared,
                             int64_t* arenaBytes) {
-  void* memory = NULL;
-  ULYX_TRY(ulyxAllocate(&memory, 1, sizeof(ulyxGpuPrepared), "messages"));
-  ulyxGpuPrepared* const made = memory;
+  if (*prepared == NULL) ULYX_TRY(ulyxAllocate(prepared, 1, sizeof(ulyxGpuPrepared), "messages"));
+  ulyxGpuPrepared* const made = *prepared;
   made->choice = ulyxChoose(&((const ulyxGpu*)transport)->facts, &phase->facts);
   if (made->choice.transport == ulyxTransportNccl) {
-    const ulyxResult_t result = ulyxWireBuild(phase, &made->wire);
-    if (result != ulyxSuccess) {
-      free(memory);
-      return result;
-    }
+    ULYX_TRY(ulyxWireBuild(phase, &made->wire));
     made->scratchOffset = made->wire.arenaBytes;
     *arenaBytes = made->scratchOffset + phase->scratchBytes;
   } else {
@@ -45,7 +40,6 @@ static ulyxResult_t prepare(const ulyxTransport* transport, const ulyxPhase* pha
     made->scratchOffset = made->landing.offset[ULYX_SCRATCH];
     *arenaBytes = made->landing.bytes;
   }
-  *prepared = made;
   return ulyxSuccess;
 }
 

@@ -35,11 +35,7 @@ static ulyxStatement state(ulyxPlan_t plan) {
   return ulyxChainState(&plan->about.chain);
 }
 
-static void release(ulyxPlan_t plan) {
-  ulyxChainFree(&plan->about.chain);
-}
-
-const ulyxSubject ulyxChainSubject = {"a chain of states", build, state, release};
+const ulyxSubject ulyxChainSubject = {"a chain of states", build, state};
 
 ulyxResult_t ulyxStatePlanCreate(ulyxRuntime_t rt, const ulyxStateShape_t* shape, ulyxPlan_t* plan) {
   return ulyxPlanCreateAbout(rt, &ulyxChainSubject, shape, plan);

@@ -27,31 +27,26 @@ static void sumBytes(const ulyxPhase* phase, int64_t* sent, int64_t* received) {
   }
 }
 
-static ulyxResult_t mapHeads(const ulyxGeometry* geometry, int rank, int64_t** kvHeadOfHead) {
+static ulyxResult_t mapHeads(const ulyxGeometry* geometry, int rank, ulyxStorage* kvHeadOfHead) {
   const ulyxRange_t heads = geometry->headRanges[rank];
   const int64_t count = ulyxRangeLength(heads), group = geometry->heads / geometry->kvHeads;
-  void* memory = NULL;
-  ULYX_TRY(ulyxAllocate(&memory, (size_t)count, sizeof(int64_t), "heads"));
-  *kvHeadOfHead = memory;
-  for (int64_t i = 0; i < count; ++i) {
-    (*kvHeadOfHead)[i] = (heads.start + i) / group - geometry->kvHeadRanges[rank].start;
-  }
+  ULYX_TRY(ulyxStorageEnsure(kvHeadOfHead, (size_t)count, sizeof(int64_t), "heads"));
+  int64_t* const map = kvHeadOfHead->data;
+  for (int64_t i = 0; i < count; ++i) map[i] = (heads.start + i) / group - geometry->kvHeadRanges[rank].start;
   return ulyxSuccess;
 }
 
 static ulyxResult_t build(ulyxPlan_t plan, const void* description) {
   const int nRanks = plan->rt->transport->nRanks, rank = plan->rt->transport->rank;
   ulyxGeometry* const geometry = &plan->about.geometry;
-  void* peerBytes = NULL;
   ULYX_TRY(ulyxGeometryResolve(description, nRanks, geometry));
-  ULYX_TRY(ulyxAllocate(&peerBytes, 2 * ULYX_OP_COUNT * (size_t)nRanks, sizeof(int64_t), "bytes by peer"));
-  plan->peerBytes = peerBytes;
+  ULYX_TRY(ulyxStorageEnsure(&plan->peerBytes, 2 * ULYX_OP_COUNT * (size_t)nRanks, sizeof(int64_t), "bytes by peer"));
   ULYX_TRY(mapHeads(geometry, rank, &plan->kvHeadOfHead));
   for (int i = 0; i < ULYX_OP_COUNT; ++i) {
     const ulyxOperation* const operation = &ulyxOperations[i];
     ulyxPlanOp* const op = &plan->ops[i];
-    ULYX_TRY(ulyxPhaseBuild(geometry, operation->list, rank, nRanks, &op->phase));
     plan->opCount = i + 1;
+    ULYX_TRY(ulyxPhaseBuild(geometry, operation->list, rank, nRanks, &op->phase));
     op->phase.facts = ulyxExchangeFacts(geometry, operation);
     op->name = operation->name;
     op->inCount = expectSide(geometry, operation, operation->from, rank, op->in);
@@ -60,7 +55,7 @@ static ulyxResult_t build(ulyxPlan_t plan, const void* description) {
       op->inNames[buffer] = inNames[i][buffer];
       op->outNames[buffer] = outNames[i][buffer];
     }
-    int64_t* const sent = plan->peerBytes + 2 * i * nRanks;
+    int64_t* const sent = (int64_t*)plan->peerBytes.data + 2 * i * nRanks;
     sumBytes(&op->phase, sent, sent + nRanks);
   }
   return ulyxSuccess;
@@ -70,8 +65,4 @@ static ulyxStatement state(ulyxPlan_t plan) {
   return ulyxGeometryState(&plan->about.geometry);
 }
 
-static void release(ulyxPlan_t plan) {
-  ulyxGeometryFree(&plan->about.geometry);
-}
-
-const ulyxSubject ulyxExchangeSubject = {"an exchange", build, state, release};
+const ulyxSubject ulyxExchangeSubject = {"an exchange", build, state};

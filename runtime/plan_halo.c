@@ -33,11 +33,7 @@ static ulyxStatement state(ulyxPlan_t plan) {
   return ulyxHaloState(&plan->about.halo);
 }
 
-static void release(ulyxPlan_t plan) {
-  ulyxHaloFree(&plan->about.halo);
-}
-
-const ulyxSubject ulyxHaloSubject = {"a convolution halo", build, state, release};
+const ulyxSubject ulyxHaloSubject = {"a convolution halo", build, state};
 
 ulyxResult_t ulyxHaloPlanCreate(ulyxRuntime_t rt, const ulyxHaloShape_t* shape, ulyxPlan_t* plan) {
   return ulyxPlanCreateAbout(rt, &ulyxHaloSubject, shape, plan);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Plans as objects of a runtime: built from a subject, agreed upon, listed so that the runtime can free them. */
+ * Plans as objects of a runtime: built from a subject, agreed upon, kept as spares once they are destroyed. */
 #include <stdlib.h>
 
 #include "agreement.h"
@@ -51,21 +51,35 @@ static ulyxResult_t agree(ulyxPlan_t plan, ulyxResult_t mine) {
     plan->signature = statement.signature;
   }
   if (!rt->agreePlans || rt->transport->nRanks == 1) return mine;
-  return ulyxAgree(rt->transport, mine, &statement, plan->arenaBytes);
+  return ulyxAgree(rt->transport, mine, &statement, plan->arenaBytes, &rt->agreement);
 }
 
-static ulyxResult_t buildPlan(ulyxRuntime_t rt, const ulyxSubject* subject, const void* description,
-                              ulyxPlan_t* created) {
-  void* memory = NULL;
-  ULYX_TRY(ulyxAllocate(&memory, 1, sizeof(struct ulyxPlan), "a plan"));
+/* A plan among the runtime's plans, of whose former life only memory is left. */
+static ulyxResult_t takePlan(ulyxRuntime_t rt, ulyxPlan_t* taken) {
+  void* memory = rt->spares;
+  if (memory == NULL) {
+    ULYX_TRY(ulyxAllocate(&memory, 1, sizeof(struct ulyxPlan), "a plan"));
+  } else {
+    rt->spares = rt->spares->next;
+  }
   ulyxPlan_t const plan = memory;
   plan->magic = PLAN_MAGIC;
   plan->rt = rt;
-  plan->subject = subject;
+  plan->opCount = 0;
+  plan->arenaBytes = 0;
   plan->next = rt->plans;
   plan->link = &rt->plans;
   if (plan->next != NULL) plan->next->link = &plan->next;
   rt->plans = plan;
+  *taken = plan;
+  return ulyxSuccess;
+}
+
+static ulyxResult_t buildPlan(ulyxRuntime_t rt, const ulyxSubject* subject, const void* description,
+                              ulyxPlan_t* created) {
+  ulyxPlan_t plan = NULL;
+  ULYX_TRY(takePlan(rt, &plan));
+  plan->subject = subject;
   const ulyxResult_t result = agree(plan, buildLocally(plan, description, created != NULL));
   if (result != ulyxSuccess) {
     ulyxPlanRelease(plan);
@@ -82,15 +96,34 @@ ulyxResult_t ulyxPlanCreateAbout(ulyxRuntime_t rt, const ulyxSubject* subject, c
 }
 
 void ulyxPlanRelease(ulyxPlan_t plan) {
+  ulyxRuntime_t const rt = plan->rt;
   *plan->link = plan->next;
   if (plan->next != NULL) plan->next->link = plan->link;
-  for (int i = 0; i < plan->opCount; ++i) {
+  ulyxForgetMagic(&plan->magic);
+  ulyxGeometryClear(&plan->about.geometry); /* a spare keeps nobody's sequences alive */
+  plan->next = rt->spares;
+  rt->spares = plan;
+}
+
+static void freePlan(ulyxPlan_t plan) {
+  for (int i = 0; i < ULYX_MAX_OPS; ++i) {
     plan->rt->transport->ops->unprepare(plan->ops[i].prepared);
     ulyxPhaseFree(&plan->ops[i].phase);
   }
-  plan->subject->release(plan);
-  free(plan->peerBytes);
-  free(plan->kvHeadOfHead);
-  ulyxForgetMagic(&plan->magic);
+  ulyxGeometryFree(&plan->about.geometry);
+  ulyxRowsFree(&plan->about.rows);
+  ulyxHaloFree(&plan->about.halo);
+  ulyxChainFree(&plan->about.chain);
+  ulyxStorageFree(&plan->peerBytes);
+  ulyxStorageFree(&plan->kvHeadOfHead);
   free(plan);
+}
+
+void ulyxPlansFree(ulyxRuntime_t rt) {
+  while (rt->plans != NULL) ulyxPlanRelease(rt->plans);
+  while (rt->spares != NULL) {
+    ulyxPlan_t const plan = rt->spares;
+    rt->spares = plan->next;
+    freePlan(plan);
+  }
 }

@@ -23,11 +23,7 @@ static ulyxStatement state(ulyxPlan_t plan) {
   return ulyxRowsState(&plan->about.rows);
 }
 
-static void release(ulyxPlan_t plan) {
-  ulyxRowsFree(&plan->about.rows);
-}
-
-const ulyxSubject ulyxRowsSubject = {"a row collective", build, state, release};
+const ulyxSubject ulyxRowsSubject = {"a row collective", build, state};
 
 ulyxResult_t ulyxRowsPlanCreate(ulyxRuntime_t rt, const ulyxRowsShape_t* shape, ulyxPlan_t* plan) {
   return ulyxPlanCreateAbout(rt, &ulyxRowsSubject, shape, plan);

@@ -66,9 +66,10 @@ destroyTransports:
 }
 
 ulyxResult_t ulyxRuntimeUnwrap(ulyxRuntime_t rt) {
-  while (rt->plans != NULL) ulyxPlanRelease(rt->plans);
+  ulyxPlansFree(rt);
   const ulyxResult_t result = rt->transport->ops->destroy(rt->transport);
   (void)ulyxContextCacheDestroy(rt->contexts);
+  ulyxStorageFree(&rt->agreement);
   ulyxForgetMagic(&rt->magic);
   free(rt);
   return result;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * The persistent object. A runtime owns one transport, its plans and its last error; a plan owns its geometry,
- * its copies and what the transport prepared from them.
+ * its copies and what the transport prepared from them. A server makes a plan for every step, so a destroyed plan
+ * becomes a spare, and the next is built in its memory: there are as many objects as plans were alive at once.
  *
  * States: open until ulyxRuntimeClose, then closed until ulyxRuntimeDestroy. Entry functions hold the runtime
  * between ulyxRuntimeEnter and ulyxRuntimeLeave; a second thread is told so rather than made to wait. */
@@ -25,6 +26,8 @@ struct ulyxRuntime {
   bool agreePlans;
   ulyxTransport* transport;
   ulyxPlan_t plans;            /* those not yet destroyed */
+  ulyxPlan_t spares;           /* those destroyed */
+  ulyxStorage agreement;       /* words that making a plan compares */
   ulyxContextCache_t contexts; /* has a lock of its own */
   char lastError[ULYX_MESSAGE_BYTES];
 };
@@ -49,9 +52,9 @@ typedef struct ulyxSubject {
   const char* what; /* for errors: "an exchange" */
   ulyxResult_t (*build)(ulyxPlan_t plan, const void* description);
   ulyxStatement (*state)(ulyxPlan_t plan);
-  void (*release)(ulyxPlan_t plan); /* also after a build that failed */
 } ulyxSubject;
 
+/* What a spare plan keeps is memory; all else is built anew. */
 struct ulyxPlan {
   unsigned int magic;
   ulyxRuntime_t rt;
@@ -62,14 +65,14 @@ struct ulyxPlan {
   int opCount;
   ulyxPlanOp ops[ULYX_MAX_OPS];
   int64_t arenaBytes;
-  union {
+  struct {
     ulyxGeometry geometry;
     ulyxRows rows;
     ulyxHalo halo;
     ulyxStateChainPlan chain;
-  } about;               /* by subject */
-  int64_t* peerBytes;    /* of exchanges: [op][sent, received][nRanks] */
-  int64_t* kvHeadOfHead; /* of exchanges: of each own query head, counted from the first own key/value head */
+  } about;                  /* one of them, by subject; the memory of the others waits for theirs */
+  ulyxStorage peerBytes;    /* of exchanges: int64_t [op][sent, received][nRanks] */
+  ulyxStorage kvHeadOfHead; /* and int64_t of each own query head, counted from the first own key/value head */
 };
 
 extern const ulyxSubject ulyxExchangeSubject; /* built from a ulyxShape_t */
@@ -99,7 +102,10 @@ ulyxResult_t ulyxPlanEnter(ulyxPlan_t plan, const ulyxSubject* subject);
 /* An entry point that makes a plan: checks, enters, builds, leaves. */
 ulyxResult_t ulyxPlanCreateAbout(ulyxRuntime_t rt, const ulyxSubject* subject, const void* description,
                                  ulyxPlan_t* plan);
+/* Makes a plan a spare. */
 void ulyxPlanRelease(ulyxPlan_t plan);
+/* Frees plans and spares. */
+void ulyxPlansFree(ulyxRuntime_t rt);
 
 /* Checks in[] and out[] (the operation's buffers) against the plan and one another, then runs it. */
 ulyxResult_t ulyxPlanRun(ulyxPlan_t plan, int op, const ulyxTensor_t* const* in, const ulyxTensor_t* const* out,

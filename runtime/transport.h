@@ -22,7 +22,8 @@ typedef struct ulyxExchange {
 } ulyxExchange;
 
 typedef struct ulyxTransportOps {
-  /* What run will need besides the phase; host memory only. *arenaBytes is the staging it takes. */
+  /* What run will need besides the phase; host memory only. *prepared is NULL or what was prepared before, which is
+   * made over; it is to be unprepared also after a failure. *arenaBytes is the staging it takes. */
   ulyxResult_t (*prepare)(const ulyxTransport* transport, const ulyxPhase* phase, void** prepared, int64_t* arenaBytes);
   void (*unprepare)(void* prepared);
 

@@ -216,7 +216,7 @@ static ulyxResult_t run(ulyxTransport* transport, const ulyxExchange* exchange) 
   const ulyxPhase* const phase = exchange->phase;
   void* dst[ULYX_ALL_BUFFERS];
   memcpy(dst, exchange->dst, ULYX_MAX_BUFFERS * sizeof *dst);
-  dst[ULYX_SCRATCH] = exchange->prepared;
+  dst[ULYX_SCRATCH] = ((const ulyxStorage*)exchange->prepared)->data;
   world->slots[transport->rank] =
       (Slot){.call = exchange->operation, .key = exchange->signature, .phase = phase, .src = exchange->src};
   ULYX_TRY(meet(self, "exchange", meetByDeadline));
@@ -239,12 +239,14 @@ static ulyxResult_t run(ulyxTransport* transport, const ulyxExchange* exchange) 
 static ulyxResult_t prepare(const ulyxTransport* transport, const ulyxPhase* phase, void** prepared,
                             int64_t* arenaBytes) {
   (void)transport;
-  *prepared = NULL;
   *arenaBytes = 0;
-  return phase->scratchBytes > 0 ? ulyxAllocate(prepared, (size_t)phase->scratchBytes, 1, "scratch") : ulyxSuccess;
+  if (*prepared == NULL) ULYX_TRY(ulyxAllocate(prepared, 1, sizeof(ulyxStorage), "scratch"));
+  return ulyxStorageEnsure(*prepared, (size_t)phase->scratchBytes, 1, "scratch");
 }
 
 static void unprepare(void* prepared) {
+  if (prepared == NULL) return;
+  ulyxStorageFree(prepared);
   free(prepared);
 }
 
