@@ -63,7 +63,8 @@ TEST_P(Graph, ReplaysMoveWhatTheInputsThenHold) {
       const cudaStream_t stream = session.Stream(rank);
       const cudaGraphExec_t graph = Capture(stream, [&] { Exchange(session, plan, tensors, rank); });
       tensors.ExpectUntouched();    // capturing moves nothing
-      MUST(ulyxPlanDestroy(plan));  // captured graphs keep working
+      MUST(ulyxPlanDestroy(plan));  // captured graphs keep working, also when their plan's memory is another's
+      const ulyxPlan_t other = MakePlan(session, Shape(nRanks, nRanks, 8).c, rank);
       for (int i = 0; i < kReplays; i++) {
         tensors.FillAs(oracles[i]);
         Cuda(cudaGraphLaunch(graph, stream));
@@ -71,6 +72,7 @@ TEST_P(Graph, ReplaysMoveWhatTheInputsThenHold) {
         tensors.ExpectWritten();
       }
       Cuda(cudaGraphExecDestroy(graph));
+      MUST(ulyxPlanDestroy(other));
     });
   }
 }
