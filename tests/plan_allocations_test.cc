@@ -89,6 +89,7 @@ Shape ShapeOf(int step) {
   shape.KvHeads(step % 3 == 0 ? 16 : 8);
   shape.c.packedIn = step % 4 == 1 ? 1 : 0;
   shape.c.packedOut = step % 4 == 2 ? 1 : 0;
+  shape.c.replicatedTokens = step % 5 == 3 ? 7 : 0;
   if (step == 0) shape.c.qIn.head = shape.c.kOut.head = shape.c.oOut.head = 9;  // a copy a head
   return shape;
 }

@@ -108,6 +108,7 @@ TEST_P(ChangingLengths, TenThousandInARowStayExactAndLeaveNothingBehind) {
       std::vector<int64_t> tokens;
       for (int r = 0; r < kRanks; r++) tokens.push_back(step == 0 ? most : rng.Between(0, most));
       Shape shape = Shape(0, 4, 4).KvHeads(step % 2 == 0 ? 4 : 2).TokenCounts(tokens).HeadCounts({1, 1, 2});
+      shape.c.replicatedTokens = step == 0 ? 3 : rng.Between(0, 3);
       const Oracle oracle(shape.c, kRanks, TestSeed() + uint64_t(step));
       const RankTensors tensors(session, oracle, rank, Ordinary);
       ulyxPlan_t plan = nullptr;
@@ -241,6 +242,25 @@ TEST_P(ChangingLengths, CatchAPlanUsedAfterItWasDestroyed) {
   MUST(ulyxPlanDestroy(plan));
   EXPECT_TRUE(Refused(ulyxPlanDestroy(plan), ulyxInvalidArgument, {"destroyed"}));
   EXPECT_TRUE(Refused(ulyxPlanGetInfo(plan, &info), ulyxInvalidArgument, {"destroyed"}));
+}
+
+TEST_P(ChangingLengths, GiveTheSequencesBackWithThePlan) {
+  ULYX_SKIP_BELOW(On(), 1);
+  ULYX_SKIP_UNCOUNTED();
+  const ulyxConfig_t config = Config();
+  const Session session(On(), 1, &config);
+  const int64_t cuSeqlens[] = {0, 3, 8};
+  Shape shape(8, 2, 8);
+  ulyxPlan_t plan = nullptr;
+  for (int round = 0; round < 3; round++) {
+    MUST(ulyxSequencesCreate(cuSeqlens, 3, ulyxInt64, &shape.c.sequences));
+    MUST(ulyxPlanCreate(session.Runtime(0), &shape.c, &plan));
+    const int64_t before = ulyxTestFrees();
+    MUST(ulyxSequencesDestroy(shape.c.sequences));
+    EXPECT_EQ(ulyxTestFrees(), before) << "the plan has them still";
+    MUST(ulyxPlanDestroy(plan));
+    EXPECT_GT(ulyxTestFrees(), before) << "and the spare has not";
+  }
 }
 
 }  // namespace ulyx_test

@@ -7,10 +7,14 @@
 #include <errno.h>
 #include <stdlib.h>
 
-static _Thread_local int64_t allocations;
+static _Thread_local int64_t allocations, frees;
 
 int64_t ulyxTestAllocations(void) {
   return allocations;
+}
+
+int64_t ulyxTestFrees(void) {
+  return frees;
 }
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -35,6 +39,7 @@ static void onAllocate(const volatile void* memory, size_t bytes) {
 
 static void onFree(const volatile void* memory) {
   (void)memory;
+  ++frees;
 }
 
 static int hooked;
@@ -53,6 +58,7 @@ void* __libc_malloc(size_t bytes);
 void* __libc_calloc(size_t count, size_t bytesEach);
 void* __libc_realloc(void* memory, size_t bytes);
 void* __libc_memalign(size_t alignment, size_t bytes);
+void __libc_free(void* memory);
 
 void* malloc(size_t bytes) {
   ++allocations;
@@ -78,6 +84,11 @@ int posix_memalign(void** memory, size_t alignment, size_t bytes) {
   ++allocations;
   *memory = __libc_memalign(alignment, bytes);
   return *memory != NULL ? 0 : ENOMEM;
+}
+
+void free(void* memory) {
+  ++frees;
+  __libc_free(memory);
 }
 
 const char* ulyxTestAllocationsUncounted(void) {

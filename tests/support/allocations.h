@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Counts what the calling thread asks of the allocator: malloc, calloc, realloc and their kin, whoever calls them.
- * For C and C++. */
+ * Counts what the calling thread asks of the allocator, and gives back: malloc, calloc, realloc and their kin, and
+ * free, whoever calls them. For C and C++. */
 #ifndef ULYX_TESTS_SUPPORT_ALLOCATIONS_H_
 #define ULYX_TESTS_SUPPORT_ALLOCATIONS_H_
 
@@ -13,6 +13,7 @@ extern "C" {
 
 /* Since the thread began. */
 int64_t ulyxTestAllocations(void);
+int64_t ulyxTestFrees(void);
 
 /* NULL, or why this program cannot count. */
 const char* ulyxTestAllocationsUncounted(void);
