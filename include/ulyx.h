@@ -283,8 +283,9 @@ typedef struct ulyxConfig {
   int transport;      /* ulyxTransport_t, like undisturbed the same on every rank.
                          ULYX_TRANSPORT=auto|loopback|nccl|direct|copy_engine; auto */
   int agreePlans;     /* 1: ulyxPlanCreate compares the ranks' shapes and is collective. ULYX_AGREE_PLANS; 1 */
-  int timeoutMs;      /* loopback, direct, copy_engine: how long a rank waits for the others; 0: for ever (on a
-                         device: ten minutes). ULYX_TIMEOUT_MS; 60000 */
+  int timeoutMs;      /* how long a rank waits for the others, on the host and on a device; 0: for ever (direct and
+                         copy_engine: ten minutes). An exchange by nccl counts from the end of the one before, and a
+                         captured one is not watched. ULYX_TIMEOUT_MS; 60000 */
   int maxCtas;        /* most thread blocks one ulyx kernel uses; 0: as many as pay. ULYX_MAX_CTAS; 0 */
   int64_t arenaBytes; /* staging reserved at creation, GPUs. ULYX_ARENA_BYTES; 0 */
   int streamPriority; /* of the runtime's own streams, in CUDA's numbers: lower runs first. ULYX_STREAM_PRIORITY; 0 */
@@ -361,6 +362,12 @@ ULYX_API ulyxResult_t ulyxRuntimeGetInfo(ulyxRuntime_t rt, ulyxRuntimeInfo_t* in
  * ulyxTimeout, ulyxRemoteError: a rank did not come, or gave up. Told for ever, by exchanges too, which then do
  * nothing; destroy the runtime. Outputs of copy_engine are void, on the rank that did not come as well. */
 ULYX_API ulyxResult_t ulyxRuntimeGetAsyncError(ulyxRuntime_t rt, ulyxResult_t* error);
+
+/* Loses the world of this runtime from any thread, at any time before ulyxRuntimeDestroy: whoever waits in one of its
+ * calls, or on its device for an exchange, stops waiting, on this rank at once and on the others as soon as they look.
+ * This rank's calls then return ulyxRemoteError, the others' that or ulyxTimeout; outputs of exchanges that had not
+ * ended are void. Does not wait. The only call that another thread may make while one is inside the runtime. */
+ULYX_API ulyxResult_t ulyxRuntimeAbort(ulyxRuntime_t rt);
 
 /* Ends use: later calls on the runtime and its plans return ulyxClosed, save GetInfo, GetLastError, GetAsyncError,
  * Close, MemFree, PlanDestroy, GetContext and Destroy. Exchanges already enqueued finish. Not collective. */

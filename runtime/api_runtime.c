@@ -103,6 +103,12 @@ ulyxResult_t ulyxRuntimeGetAsyncError(ulyxRuntime_t rt, ulyxResult_t* error) {
   return ulyxSuccess;
 }
 
+/* Not entered: it is for when somebody else does not come out. */
+ulyxResult_t ulyxRuntimeAbort(ulyxRuntime_t rt) {
+  ULYX_TRY(ulyxRuntimeCheckHandle(rt));
+  return rt->transport->ops->abort(rt->transport);
+}
+
 ulyxResult_t ulyxRuntimeClose(ulyxRuntime_t rt) {
   ULYX_TRY(ulyxRuntimeEnter(rt, ulyxOpenOrClosed));
   rt->closed = true;

@@ -27,12 +27,27 @@ static ulyxResult_t allocate(ulyxNcclWorld* world, int64_t bytes, ulyxArena** cr
   if (error != ncclSuccess) {
     free(arena);
     return ulyxFail((ulyxResult_t)error, "rank %d could not allocate %lld bytes of device memory: %s", world->rank,
-                    (long long)bytes, ncclGetLastError(world->comm));
+                    (long long)bytes, ncclGetLastError(world->guard.comm));
   }
   arena->bytes = bytes;
   arena->number = ULYX_NO_WINDOW;
   *created = arena;
   return ulyxSuccess;
+}
+
+static ulyxResult_t registerWindow(ulyxNcclWorld* world, ulyxArena* arena) {
+  ULYX_TRY(ulyxGuardEnter(&world->guard, "the registration of memory"));
+  const ncclComm_t comm = world->guard.comm;
+  return ulyxGuardLeave(&world->guard, ULYX_NCCL(comm, ncclCommWindowRegister(comm, arena->data, (size_t)arena->bytes,
+                                                                              &arena->window, NCCL_WIN_DEFAULT)));
+}
+
+/* A lost world's windows went with its communicator. */
+static ulyxResult_t deregisterWindow(ulyxNcclWorld* world, ulyxArena* arena) {
+  if (arena->window == NULL || ulyxGuardEnter(&world->guard, "the release of memory") != ulyxSuccess)
+    return ulyxSuccess;
+  const ncclComm_t comm = world->guard.comm;
+  return ulyxGuardLeave(&world->guard, ULYX_NCCL(comm, ncclCommWindowDeregister(comm, arena->window)));
 }
 
 ulyxResult_t ulyxArenaCreate(ulyxNcclWorld* world, ulyxWindows* windows, int64_t bytes, ulyxArena** created) {
@@ -43,9 +58,7 @@ ulyxResult_t ulyxArenaCreate(ulyxNcclWorld* world, ulyxWindows* windows, int64_t
   ulyxResult_t result = allocate(world, largest, &arena);
   ULYX_TRY_GOTO(agreeOnSuccess(world, result, largest), destroyArena);
   if (world->nRanks > 1) {
-    ULYX_TRY_GOTO(ULYX_NCCL(world->comm, ncclCommWindowRegister(world->comm, arena->data, (size_t)largest,
-                                                                &arena->window, NCCL_WIN_DEFAULT)),
-                  destroyArena);
+    ULYX_TRY_GOTO(registerWindow(world, arena), destroyArena);
     ULYX_TRY_GOTO(ulyxNcclWorldWarm(world, arena->data, largest), destroyArena);
     ULYX_TRY_GOTO(ulyxWindowsAdd(windows, world, arena->data, arena->window, &arena->number), destroyArena);
   }
@@ -62,12 +75,9 @@ destroyArena:
 }
 
 ulyxResult_t ulyxArenaDestroy(ulyxNcclWorld* world, ulyxWindows* windows, ulyxArena* arena) {
-  ulyxResult_t result = ulyxSuccess;
   ulyxWindowsRemove(windows, arena->number);
-  if (arena->window != NULL) {
-    result = ULYX_NCCL(world->comm, ncclCommWindowDeregister(world->comm, arena->window));
-  }
-  const ulyxResult_t freed = ULYX_NCCL(world->comm, ncclMemFree(arena->data));
+  const ulyxResult_t result = deregisterWindow(world, arena);
+  const ulyxResult_t freed = ULYX_NCCL(NULL, ncclMemFree(arena->data));
   free(arena);
   return result != ulyxSuccess ? result : freed;
 }

@@ -55,7 +55,9 @@ static ulyxChoice_t choice(const ulyxTransport* transport, const void* prepared)
 }
 
 static ulyxResult_t found(ulyxTransport* transport) {
-  return ulyxMeetingsFound(&((ulyxGpu*)transport)->meetings);
+  ulyxGpu* const self = (ulyxGpu*)transport;
+  const ulyxResult_t onDevice = ulyxMeetingsFound(&self->meetings);
+  return onDevice != ulyxSuccess ? onDevice : ulyxGuardFound(&self->world.guard);
 }
 
 static ulyxResult_t checkMemory(ulyxTransport* transport, const void* data, const char* name) {
@@ -101,6 +103,14 @@ static ulyxResult_t gather(ulyxTransport* transport, const int64_t* mine, int co
   return result;
 }
 
+/* After it nothing of this rank is running. What devices have lost is lost for NCCL too: nothing may wait for peers. */
+static cudaError_t drain(ulyxGpu* self) {
+  if (ulyxMeetingsAreLost(&self->meetings)) {
+    ulyxGuardLose(&self->world.guard, ulyxRemoteError, "an exchange lost the world; destroy the runtime");
+  }
+  return ulyxNcclWorldDrain(&self->world);
+}
+
 static ulyxResult_t memAlloc(ulyxTransport* transport, int64_t bytes, void** data) {
   ulyxGpu* const self = (ulyxGpu*)transport;
   ulyxArena* block = NULL;
@@ -125,7 +135,7 @@ static ulyxResult_t memFree(ulyxTransport* transport, void* data) {
   }
   int previous = 0;
   ULYX_TRY(ulyxDeviceEnter(transport->device, &previous));
-  ulyxResult_t result = ulyxNcclWorldDrain(&self->world);
+  ulyxResult_t result = ULYX_CUDA(drain(self));
   if (result == ulyxSuccess) {
     *link = block->next;
     result = ulyxArenaDestroy(&self->world, &self->windows, block);
@@ -140,7 +150,7 @@ static ulyxResult_t reserveOnDevice(ulyxGpu* self, int64_t bytes) {
   ulyxArena* arena = NULL;
   ULYX_TRY(ulyxNcclWorldLargest(&self->world, bytes, &largest));
   if (self->arena != NULL && self->arena->bytes >= largest) return ulyxSuccess;
-  ULYX_TRY(ulyxNcclWorldDrain(&self->world));
+  ULYX_TRY(ULYX_CUDA(drain(self)));
   ULYX_TRY(ulyxArenaCreate(&self->world, &self->windows, largest, &arena));
   if (self->windows.reachable && arena->number == ULYX_NO_WINDOW) { /* on every rank alike */
     (void)ulyxArenaDestroy(&self->world, &self->windows, arena);
@@ -168,6 +178,16 @@ static ulyxResult_t createBranch(const ulyxSettings* settings, ulyxBranch* branc
   const int priority = wanted > least ? least : wanted < greatest ? greatest : wanted;
   ULYX_TRY(ULYX_CUDA(cudaStreamCreateWithPriority(&branch->stream, cudaStreamNonBlocking, priority)));
   return ULYX_CUDA(cudaEventCreateWithFlags(&branch->end, cudaEventDisableTiming));
+}
+
+static ulyxResult_t lose(ulyxTransport* transport) {
+  ulyxGpu* const self = (ulyxGpu*)transport;
+  int previous = 0;
+  ULYX_TRY(ulyxDeviceEnter(transport->device, &previous));
+  const ulyxResult_t told = ulyxMeetingsAbort(&self->meetings, &self->windows, &self->world);
+  ulyxGuardLose(&self->world.guard, ulyxRemoteError, "rank %d was aborted; destroy the runtime", transport->rank);
+  ulyxDeviceLeave(transport->device, previous);
+  return told;
 }
 
 static ulyxResult_t destroyBranch(ulyxBranch* branch) {
@@ -205,6 +225,7 @@ static void forgetDevice(ulyxGpu* self) {
   free(self->arena);
   free(self->engines);
   free(self->meetings.records);
+  ulyxGuardForget(&self->world.guard);
   ulyxWindowsForget(&self->windows);
 }
 
@@ -213,7 +234,7 @@ static ulyxResult_t destroy(ulyxTransport* transport) {
   ulyxResult_t result = ulyxSuccess;
   int previous = 0;
   const ulyxResult_t entered = ulyxDeviceEnter(transport->device, &previous);
-  const cudaError_t drained = cudaDeviceSynchronize(); /* replayed graphs are known to the device alone */
+  const cudaError_t drained = drain(self);
   if (ulyxCudaIsGone(drained)) {
     forgetDevice(self);
   } else { /* also on the wrong device: what can be freed is freed */
@@ -238,6 +259,7 @@ static const ulyxTransportOps gpuOps = {
     .memAlloc = memAlloc,
     .memFree = memFree,
     .reserve = reserve,
+    .abort = lose,
     .destroy = destroy,
 };
 
@@ -325,7 +347,7 @@ static ulyxResult_t setUp(ulyxGpu* self, const ulyxSettings* settings) {
   ULYX_TRY(loadKernels());
   ULYX_TRY(createBranch(settings, &self->beside));
   ULYX_TRY(ULYX_CUDA(cudaEventCreateWithFlags(&self->fork, cudaEventDisableTiming)));
-  ULYX_TRY(ULYX_NCCL(self->world.comm, ncclGetVersion(&self->base.ncclVersion)));
+  ULYX_TRY(ULYX_NCCL(NULL, ncclGetVersion(&self->base.ncclVersion)));
   ULYX_TRY(ulyxWindowsCreate(&self->world, settings->transport != ulyxTransportNccl, &self->windows));
   ULYX_TRY(ulyxMeetingsCreate(&self->world, &self->windows, settings, &self->meetings));
   ULYX_TRY(settle(self, settings));
@@ -343,7 +365,7 @@ ulyxResult_t ulyxGpuCreate(const ulyxSettings* settings, ncclComm_t comm, ulyxTr
     return result;
   }
   ulyxGpu* const self = memory;
-  ULYX_TRY_GOTO(ulyxNcclWorldCreate(comm, &self->world), freeSelf);
+  ULYX_TRY_GOTO(ulyxNcclWorldCreate(comm, settings->timeoutMs, &self->world), freeSelf);
   self->base = (ulyxTransport){
       .ops = &gpuOps, .rank = self->world.rank, .nRanks = self->world.nRanks, .device = self->world.device};
   ULYX_TRY_GOTO(setUp(self, settings), destroyDevice);

@@ -7,10 +7,13 @@
 #include "kernels.h"
 #include "sum.h"
 
+static int transportOf(const ulyxExchange* exchange) {
+  return ((const ulyxGpuPrepared*)exchange->prepared)->choice.transport;
+}
+
 /* What follows an exchange that devices may refuse; NULL: none can. */
 static const uint32_t* skipOf(const ulyxGpu* gpu, const ulyxExchange* exchange) {
-  const ulyxGpuPrepared* const prepared = exchange->prepared;
-  return prepared->choice.transport == ulyxTransportNccl ? NULL : &gpu->meetings.state->voided;
+  return transportOf(exchange) == ulyxTransportNccl ? NULL : &gpu->meetings.state->voided;
 }
 
 static ulyxResult_t finishSum(ulyxGpu* gpu, const ulyxExchange* exchange) {
@@ -94,6 +97,7 @@ ulyxResult_t ulyxGpuRun(ulyxGpu* gpu, const ulyxExchange* exchange) {
    * and one that left out a call would be out of step */
   const ulyxResult_t earlier = ulyxMeetingsFound(&gpu->meetings);
   if (earlier != ulyxSuccess && earlier != ulyxMismatch) return earlier;
+  ULYX_TRY(ulyxGuardFound(&world->guard));
   ULYX_TRY(checkStream(gpu, exchange->stream, &captured));
   if (!captured && world->doneRecorded) { /* the arena is free once the exchange before has run */
     ULYX_TRY(ULYX_CUDA(cudaStreamWaitEvent(exchange->stream, world->done, 0)));
@@ -104,5 +108,8 @@ ulyxResult_t ulyxGpuRun(ulyxGpu* gpu, const ulyxExchange* exchange) {
   const ulyxResult_t recorded = ULYX_CUDA(cudaEventRecord(world->done, exchange->stream));
   if (recorded == ulyxSuccess) world->doneRecorded = true;
   ulyxKeepFirst(&result, recorded);
+  if (transportOf(exchange) == ulyxTransportNccl) {
+    ulyxKeepFirst(&result, ulyxGuardWatch(&world->guard, exchange->stream));
+  }
   return result != ulyxSuccess ? result : earlier;
 }

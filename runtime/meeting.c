@@ -2,12 +2,26 @@
 #include "meeting.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 #include <string.h>
 
 /* The bound of a wait that is to be for ever: no spin on a device is without one. */
 #define LONGEST_WAIT_MS 600000
 
+static ulyxResult_t createGivenUp(ulyxMeetings* meetings) {
+  _Static_assert(offsetof(ulyxSyncState, voided) - offsetof(ulyxSyncState, lost) == 2 * sizeof(uint32_t),
+                 "three words in a row");
+  ulyxGivenUp words = {.lostRefusedVoided = {1, 1, 1}};
+  for (size_t i = 0; i < sizeof words.entry.slot / sizeof *words.entry.slot; ++i) {
+    words.entry.slot[i].epoch = ULYX_EPOCH_ABORTED;
+  }
+  ULYX_TRY(ULYX_CUDA(cudaMalloc((void**)&meetings->givenUp, sizeof words)));
+  ULYX_TRY(ULYX_CUDA(cudaMemcpy(meetings->givenUp, &words, sizeof words, cudaMemcpyHostToDevice)));
+  return ULYX_CUDA(cudaStreamCreateWithFlags(&meetings->abortStream, cudaStreamNonBlocking));
+}
+
 static ulyxResult_t createHere(ulyxMeetings* meetings) {
+  ULYX_TRY(createGivenUp(meetings));
   ULYX_TRY(ULYX_CUDA(cudaMalloc((void**)&meetings->state, sizeof *meetings->state)));
   ULYX_TRY(ULYX_CUDA(cudaMemset(meetings->state, 0, sizeof *meetings->state)));
   ULYX_TRY(ULYX_CUDA(cudaMemset(meetings->records->data, 0, sizeof(ulyxRecords))));
@@ -45,7 +59,11 @@ ulyxResult_t ulyxMeetingsDestroy(ulyxNcclWorld* world, ulyxWindows* windows, uly
   if (meetings->mailbox != NULL) ulyxKeepFirst(&result, ULYX_CUDA(cudaFreeHost(meetings->mailbox)));
   if (meetings->state != NULL) ulyxKeepFirst(&result, ULYX_CUDA(cudaFree(meetings->state)));
   if (meetings->records != NULL) ulyxKeepFirst(&result, ulyxArenaDestroy(world, windows, meetings->records));
+  if (meetings->givenUp != NULL) ulyxKeepFirst(&result, ULYX_CUDA(cudaFree(meetings->givenUp)));
+  if (meetings->abortStream != NULL) ulyxKeepFirst(&result, ULYX_CUDA(cudaStreamDestroy(meetings->abortStream)));
   meetings->mailbox = NULL;
+  meetings->givenUp = NULL;
+  meetings->abortStream = NULL;
   meetings->state = NULL;
   meetings->records = NULL;
   return result;
@@ -113,6 +131,39 @@ ulyxResult_t ulyxMeetingsFound(ulyxMeetings* meetings) {
   if (passing.kind == ulyxFoundNothing) return ulyxSuccess;
   __atomic_store_n(&meetings->mailbox->passing.kind, (uint32_t)ulyxFoundNothing, __ATOMIC_RELEASE);
   return speak(meetings, &passing);
+}
+
+static ulyxResult_t copyWords(const ulyxMeetings* meetings, void* to, const void* from, size_t bytes) {
+  return ULYX_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, meetings->abortStream));
+}
+
+/* This rank's records with a peer: a later entry of ours does not hide it, since no later kernel enters. */
+static ulyxResult_t tellPeer(const ulyxMeetings* meetings, unsigned char* records, int rank) {
+  const size_t index = (size_t)rank;
+  const ulyxEntryRecord* const words = &meetings->givenUp->entry;
+  ULYX_TRY(copyWords(meetings, records + offsetof(ulyxRecords, entry) + index * sizeof *words, words, sizeof *words));
+  ULYX_TRY(
+      copyWords(meetings, records + offsetof(ulyxRecords, exit) + index * sizeof(ulyxSlot), words, sizeof(ulyxSlot)));
+  return copyWords(meetings, records + offsetof(ulyxRecords, engineExit) + index * sizeof(ulyxSlot), words,
+                   sizeof(ulyxSlot));
+}
+
+ulyxResult_t ulyxMeetingsAbort(ulyxMeetings* meetings, const ulyxWindows* windows, const ulyxNcclWorld* world) {
+  ulyxResult_t result = ulyxSuccess;
+  if (meetings->mailbox == NULL) return ulyxSuccess;
+  __atomic_store_n(&meetings->mailbox->abort, 1, __ATOMIC_RELEASE);
+  ulyxKeepFirst(&result, copyWords(meetings, &meetings->state->lost, meetings->givenUp->lostRefusedVoided,
+                                   sizeof meetings->givenUp->lostRefusedVoided));
+  for (int peer = 0; peer < world->nRanks; ++peer) {
+    if (peer == world->rank) continue;
+    ulyxKeepFirst(&result, tellPeer(meetings, ulyxWindowsPeer(windows, meetings->records->number, peer), world->rank));
+  }
+  return result;
+}
+
+bool ulyxMeetingsAreLost(const ulyxMeetings* meetings) {
+  if (meetings->mailbox == NULL) return false;
+  return meetings->broken || readReport(&meetings->mailbox->final).kind != ulyxFoundNothing;
 }
 
 void ulyxMeetingsBreak(ulyxMeetings* meetings) {

@@ -16,10 +16,18 @@ typedef struct ulyxMailbox {
   uint32_t abort;     /* not 0: whoever waits gives up */
 } ulyxMailbox;
 
+/* The words of a rank that has given up. */
+typedef struct ulyxGivenUp {
+  ulyxEntryRecord entry;
+  uint32_t lostRefusedVoided[3];
+} ulyxGivenUp;
+
 typedef struct ulyxMeetings {
   ulyxArena* records;   /* window 0; NULL: the ranks do not reach each other */
   ulyxSyncState* state; /* device memory */
   ulyxMailbox* mailbox;
+  ulyxGivenUp* givenUp;     /* device memory: what abort copies to the peers and to `state` */
+  cudaStream_t abortStream; /* on which nothing else runs */
   uint64_t timeoutNs;
   int timeoutMs;
   bool broken; /* by this rank itself */
@@ -35,6 +43,13 @@ ulyxMeeting ulyxMeetingsNext(const ulyxMeetings* meetings, const ulyxWindows* wi
 
 /* What devices have reported, spoken. ulyxMismatch passes with the asking; anything else stays. */
 ulyxResult_t ulyxMeetingsFound(ulyxMeetings* meetings);
+
+/* Loses the world from any thread: kernels of this rank that wait give up, later ones do nothing, and the peers find
+ * that this rank has given up. The current device is the rank's. */
+ulyxResult_t ulyxMeetingsAbort(ulyxMeetings* meetings, const ulyxWindows* windows, const ulyxNcclWorld* world);
+
+/* Whether the world is lost, by what devices found or by this rank itself. Says nothing. */
+bool ulyxMeetingsAreLost(const ulyxMeetings* meetings);
 
 /* This rank has failed half-way through an exchange and cannot stay in step: kernels of it that wait give up and tell
  * the peers, and every later call fails. */

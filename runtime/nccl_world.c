@@ -36,12 +36,20 @@ bool ulyxCudaIsGone(cudaError_t error) {
   return error == cudaErrorCudartUnloading || error == cudaErrorContextIsDestroyed;
 }
 
-ulyxResult_t ulyxNcclWorldCreate(ncclComm_t comm, ulyxNcclWorld* world) {
-  ulyxResult_t result = ulyxSuccess;
-  *world = (ulyxNcclWorld){.comm = comm};
-  ULYX_TRY_GOTO(ULYX_NCCL(comm, ncclCommCount(comm, &world->nRanks)), destroyWorld);
-  ULYX_TRY_GOTO(ULYX_NCCL(comm, ncclCommUserRank(comm, &world->rank)), destroyWorld);
-  ULYX_TRY_GOTO(ULYX_NCCL(comm, ncclCommCuDevice(comm, &world->device)), destroyWorld);
+static ulyxResult_t ask(ncclComm_t comm, ulyxNcclWorld* world) {
+  ULYX_TRY(ULYX_NCCL(comm, ncclCommCount(comm, &world->nRanks)));
+  ULYX_TRY(ULYX_NCCL(comm, ncclCommUserRank(comm, &world->rank)));
+  return ULYX_NCCL(comm, ncclCommCuDevice(comm, &world->device));
+}
+
+ulyxResult_t ulyxNcclWorldCreate(ncclComm_t comm, int timeoutMs, ulyxNcclWorld* world) {
+  *world = (ulyxNcclWorld){0};
+  ulyxResult_t result = ask(comm, world);
+  if (result != ulyxSuccess) {
+    (void)ncclCommDestroy(comm);
+    return result;
+  }
+  ULYX_TRY(ulyxGuardCreate(&world->guard, comm, world->device, timeoutMs));
   world->wordCapacity = ulyxAgreementWords(world->nRanks);
   const size_t bytes = (size_t)world->wordCapacity * ((size_t)world->nRanks + 1) * sizeof(int64_t);
   ULYX_TRY_GOTO(ULYX_CUDA(cudaStreamCreateWithFlags(&world->side, cudaStreamNonBlocking)), destroyWorld);
@@ -63,6 +71,14 @@ static ulyxResult_t followExchanges(ulyxNcclWorld* world) {
   return world->doneRecorded ? ULYX_CUDA(cudaStreamWaitEvent(world->side, world->done, 0)) : ulyxSuccess;
 }
 
+static ulyxResult_t gatherOnDevice(ulyxNcclWorld* world, size_t bytes) {
+  ULYX_TRY(ulyxGuardEnter(&world->guard, "an agreement"));
+  const ncclComm_t comm = world->guard.comm;
+  int64_t* const all = world->deviceWords + world->wordCapacity;
+  return ulyxGuardLeave(&world->guard,
+                        ULYX_NCCL(comm, ncclAllGather(world->deviceWords, all, bytes, ncclUint8, comm, world->side)));
+}
+
 ulyxResult_t ulyxNcclWorldGather(ulyxNcclWorld* world, const int64_t* mine, int count, int64_t* all) {
   const size_t bytes = (size_t)count * sizeof *mine;
   if (count > world->wordCapacity) {
@@ -78,11 +94,10 @@ ulyxResult_t ulyxNcclWorldGather(ulyxNcclWorld* world, const int64_t* mine, int 
   ULYX_TRY(followExchanges(world));
   ULYX_TRY(
       ULYX_CUDA(cudaMemcpyAsync(world->deviceWords, world->hostWords, bytes, cudaMemcpyHostToDevice, world->side)));
-  ULYX_TRY(
-      ULYX_NCCL(world->comm, ncclAllGather(world->deviceWords, deviceAll, bytes, ncclUint8, world->comm, world->side)));
+  ULYX_TRY(gatherOnDevice(world, bytes));
   ULYX_TRY(ULYX_CUDA(
       cudaMemcpyAsync(hostAll, deviceAll, bytes * (size_t)world->nRanks, cudaMemcpyDeviceToHost, world->side)));
-  ULYX_TRY(ULYX_CUDA(cudaStreamSynchronize(world->side)));
+  ULYX_TRY(ulyxGuardWait(&world->guard, world->side, "an agreement"));
   memcpy(all, hostAll, bytes * (size_t)world->nRanks);
   return ulyxSuccess;
 }
@@ -108,19 +123,25 @@ ulyxResult_t ulyxNcclWorldLargest(ulyxNcclWorld* world, int64_t mine, int64_t* l
   return ulyxSuccess;
 }
 
+static ulyxResult_t warmDistance(const ulyxNcclWorld* world, void* memory, size_t bytes, int distance) {
+  const ncclComm_t comm = world->guard.comm;
+  const int nRanks = world->nRanks;
+  const int to = (world->rank + distance) % nRanks, from = (world->rank - distance + nRanks) % nRanks;
+  ULYX_TRY(ULYX_NCCL(comm, ncclSend(memory, bytes, ncclUint8, to, comm, world->side)));
+  return ULYX_NCCL(comm, ncclRecv(memory, bytes, ncclUint8, from, comm, world->side));
+}
+
 /* One group of distances of an all-pairs exchange. */
 static ulyxResult_t warmGroup(ulyxNcclWorld* world, void* memory, size_t bytes, int first, int last) {
-  const int nRanks = world->nRanks;
-  ulyxResult_t result = ULYX_NCCL(world->comm, ncclGroupStart());
-  if (result != ulyxSuccess) return result;
-  for (int distance = first; distance < last && result == ulyxSuccess; ++distance) {
-    const int to = (world->rank + distance) % nRanks, from = (world->rank - distance + nRanks) % nRanks;
-    result = ULYX_NCCL(world->comm, ncclSend(memory, bytes, ncclUint8, to, world->comm, world->side));
-    if (result != ulyxSuccess) break;
-    result = ULYX_NCCL(world->comm, ncclRecv(memory, bytes, ncclUint8, from, world->comm, world->side));
+  ULYX_TRY(ulyxGuardEnter(&world->guard, "the first messages"));
+  ulyxResult_t result = ULYX_NCCL(world->guard.comm, ncclGroupStart());
+  if (result == ulyxSuccess) {
+    for (int distance = first; distance < last && result == ulyxSuccess; ++distance) {
+      result = warmDistance(world, memory, bytes, distance);
+    }
+    ulyxKeepFirst(&result, ULYX_NCCL(world->guard.comm, ncclGroupEnd()));
   }
-  const ulyxResult_t ended = ULYX_NCCL(world->comm, ncclGroupEnd());
-  return result != ulyxSuccess ? result : ended;
+  return ulyxGuardLeave(&world->guard, result);
 }
 
 ulyxResult_t ulyxNcclWorldWarm(ulyxNcclWorld* world, void* memory, int64_t bytes) {
@@ -131,12 +152,15 @@ ulyxResult_t ulyxNcclWorldWarm(ulyxNcclWorld* world, void* memory, int64_t bytes
     const int last = distance + perGroup < world->nRanks ? distance + perGroup : world->nRanks;
     ULYX_TRY(warmGroup(world, memory, sent, distance, last));
   }
-  return ULYX_CUDA(cudaStreamSynchronize(world->side));
+  return ulyxGuardWait(&world->guard, world->side, "the first message of every pair");
 }
 
-ulyxResult_t ulyxNcclWorldDrain(ulyxNcclWorld* world) {
-  (void)world;
-  return ULYX_CUDA(cudaDeviceSynchronize()); /* replayed graphs are known to the device alone */
+cudaError_t ulyxNcclWorldDrain(ulyxNcclWorld* world) {
+  const ulyxResult_t entered = ulyxGuardEnter(&world->guard, "the end of this rank's exchanges");
+  const cudaError_t error = cudaDeviceSynchronize(); /* replayed graphs are known to the device alone */
+  if (entered == ulyxSuccess) (void)ulyxGuardLeave(&world->guard, ulyxSuccess);
+  ulyxGuardLetGo(&world->guard);
+  return error;
 }
 
 ulyxResult_t ulyxNcclWorldDestroy(ulyxNcclWorld* world) {
@@ -145,7 +169,7 @@ ulyxResult_t ulyxNcclWorldDestroy(ulyxNcclWorld* world) {
   if (world->deviceWords != NULL) ulyxKeepFirst(&result, ULYX_CUDA(cudaFree(world->deviceWords)));
   if (world->done != NULL) ulyxKeepFirst(&result, ULYX_CUDA(cudaEventDestroy(world->done)));
   if (world->side != NULL) ulyxKeepFirst(&result, ULYX_CUDA(cudaStreamDestroy(world->side)));
-  ulyxKeepFirst(&result, ULYX_NCCL(NULL, ncclCommDestroy(world->comm)));
+  ulyxKeepFirst(&result, ulyxGuardDestroy(&world->guard));
   *world = (ulyxNcclWorld){0};
   return result;
 }

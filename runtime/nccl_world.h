@@ -7,10 +7,10 @@
 
 #include <stdbool.h>
 
-#include "cuda_check.h"
+#include "guard.h"
 
 typedef struct ulyxNcclWorld {
-  ncclComm_t comm;
+  ulyxGuard guard; /* owns the communicator */
   int rank, nRanks, device;
   cudaStream_t side; /* agreements; never captured */
   cudaEvent_t done;  /* the last exchange that was not captured */
@@ -20,8 +20,9 @@ typedef struct ulyxNcclWorld {
   int64_t* hostWords;   /* the same, pinned */
 } ulyxNcclWorld;
 
-/* Takes the communicator over, also on failure. The current device is the communicator's. Collective. */
-ulyxResult_t ulyxNcclWorldCreate(ncclComm_t comm, ulyxNcclWorld* world);
+/* Takes the communicator over, also on failure. The current device is the communicator's. Collective. timeoutMs bounds
+ * every wait for the other ranks, here and later; 0: for ever. */
+ulyxResult_t ulyxNcclWorldCreate(ncclComm_t comm, int timeoutMs, ulyxNcclWorld* world);
 
 /* all[r * count + i] = rank r's mine[i]; count is at most wordCapacity. Collective and blocking. */
 ulyxResult_t ulyxNcclWorldGather(ulyxNcclWorld* world, const int64_t* mine, int count, int64_t* all);
@@ -36,8 +37,8 @@ ulyxResult_t ulyxNcclWorldLargest(ulyxNcclWorld* world, int64_t mine, int64_t* l
  * mapped the memory for every peer. Collective and blocking. */
 ulyxResult_t ulyxNcclWorldWarm(ulyxNcclWorld* world, void* memory, int64_t bytes);
 
-/* Waits for this rank's exchanges. */
-ulyxResult_t ulyxNcclWorldDrain(ulyxNcclWorld* world);
+/* Waits for this rank's exchanges, by the deadline. The error is CUDA's. */
+cudaError_t ulyxNcclWorldDrain(ulyxNcclWorld* world);
 
 /* What CUDA answers once the process has begun to unload it: nothing of it may be called any more. */
 bool ulyxCudaIsGone(cudaError_t error);

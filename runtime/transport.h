@@ -51,6 +51,9 @@ typedef struct ulyxTransportOps {
   ulyxResult_t (*memFree)(ulyxTransport* transport, void* data);
   ulyxResult_t (*reserve)(ulyxTransport* transport, int64_t bytes);
 
+  /* Loses the world: nobody waits any more, here or elsewhere. From any thread, also while another is in a call. */
+  ulyxResult_t (*abort)(ulyxTransport* transport);
+
   /* Waits for this rank's exchanges and frees everything, itself included, whatever it returns. */
   ulyxResult_t (*destroy)(ulyxTransport* transport);
 } ulyxTransportOps;

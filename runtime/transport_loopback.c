@@ -114,7 +114,8 @@ static ulyxResult_t meet(Loopback* self, const char* what, Patience patience) {
   const struct timespec deadline = deadlineAfter(world->timeoutMs);
   pthread_mutex_lock(&world->lock);
   const int64_t generation = world->generation;
-  if (world->failed == ulyxSuccess) {
+  const bool begins = patience == meetByDeadline;
+  if (world->failed == ulyxSuccess || !begins) {
     world->arrived[self->base.rank] = true;
     if (++world->arrivals == world->nRanks) {
       world->arrivals = 0;
@@ -123,10 +124,11 @@ static ulyxResult_t meet(Loopback* self, const char* what, Patience patience) {
       pthread_cond_broadcast(&world->changed);
     }
   }
-  while (world->generation == generation && world->failed == ulyxSuccess) {
+  /* what has begun is ended, whatever has failed meanwhile, unless a rank is gone */
+  while (world->generation == generation && (world->failed == ulyxSuccess || (!begins && !absenteeIsGone(world)))) {
     if (absenteeIsGone(world)) {
       failWorld(world, ulyxRemoteError, what, self->exchanges);
-    } else if (world->timeoutMs == 0 || patience == meetAtEnd) {
+    } else if (world->timeoutMs == 0 || !begins) {
       pthread_cond_wait(&world->changed, &world->lock);
     } else if (pthread_cond_timedwait(&world->changed, &world->lock, &deadline) == ETIMEDOUT &&
                world->generation == generation && world->failed == ulyxSuccess) {
@@ -255,10 +257,14 @@ static ulyxChoice_t choice(const ulyxTransport* transport, const void* prepared)
   return (ulyxChoice_t){.transport = ulyxTransportLoopback, .reason = transport->reason, .predictedUs = -1};
 }
 
-/* Nothing runs behind the caller's back. */
+/* Nothing runs behind the caller's back, but the world may be lost. */
 static ulyxResult_t found(ulyxTransport* transport) {
-  (void)transport;
-  return ulyxSuccess;
+  World* const world = ((Loopback*)transport)->world;
+  pthread_mutex_lock(&world->lock);
+  const ulyxResult_t result =
+      world->failed == ulyxSuccess ? ulyxSuccess : ulyxFail(world->failed, "%s", world->failure);
+  pthread_mutex_unlock(&world->lock);
+  return result;
 }
 
 static ulyxResult_t checkMemory(ulyxTransport* transport, const void* data, const char* name) {
@@ -325,6 +331,18 @@ static ulyxResult_t reserve(ulyxTransport* transport, int64_t bytes) {
   return ulyxSuccess;
 }
 
+static ulyxResult_t lose(ulyxTransport* transport) {
+  World* const world = ((Loopback*)transport)->world;
+  pthread_mutex_lock(&world->lock);
+  if (world->failed == ulyxSuccess) {
+    world->failed = ulyxRemoteError;
+    (void)snprintf(world->failure, sizeof world->failure, "rank %d was aborted; destroy the runtime", transport->rank);
+    pthread_cond_broadcast(&world->changed);
+  }
+  pthread_mutex_unlock(&world->lock);
+  return ulyxSuccess;
+}
+
 static ulyxResult_t destroy(ulyxTransport* transport) {
   Loopback* const self = (Loopback*)transport;
   World* const world = self->world;
@@ -351,6 +369,7 @@ static const ulyxTransportOps loopbackOps = {
     .memAlloc = memAlloc,
     .memFree = memFree,
     .reserve = reserve,
+    .abort = lose,
     .destroy = destroy,
 };
 

@@ -104,7 +104,7 @@ static ulyxResult_t judge(ulyxNcclWorld* world, ulyxWindows* windows) {
   Verdict verdict = verdictGood;
   int64_t detail = 0;
   int version = 0;
-  ULYX_TRY(ULYX_NCCL(world->comm, ncclGetVersion(&version)));
+  ULYX_TRY(ULYX_NCCL(NULL, ncclGetVersion(&version)));
   ULYX_TRY(judgePeers(world, &verdict, &detail));
   if (!ulyxWindowsAreReadable(version)) {
     verdict = verdictVersion;

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "cuda_check.h"
 #include "gpu.h"
@@ -26,13 +27,76 @@ ulyxResult_t ulyxNcclGetUniqueId(ulyxUniqueId_t* id) {
   return ulyxSuccess;
 }
 
+/* Waits until what was begun on a communicator that does not block has ended, or the deadline has passed. */
+static ulyxResult_t settleComm(ncclComm_t comm, ncclResult_t begun, const struct timespec* deadline, const char* call) {
+  ncclResult_t state = begun;
+  while (state == ncclInProgress || state == ncclSuccess) {
+    ULYX_TRY(ULYX_NCCL(comm, ncclCommGetAsyncError(comm, &state)));
+    if (state != ncclInProgress) break;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    const bool late =
+        now.tv_sec > deadline->tv_sec || (now.tv_sec == deadline->tv_sec && now.tv_nsec > deadline->tv_nsec);
+    if (late) return ulyxTimeout; /* said by the caller */
+    (void)nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+  }
+  return ulyxNcclResult(comm, state, call);
+}
+
+static struct timespec deadlineIn(int timeoutMs) {
+  struct timespec at;
+  clock_gettime(CLOCK_MONOTONIC, &at);
+  at.tv_sec += timeoutMs / 1000;
+  at.tv_nsec += (long)(timeoutMs % 1000) * 1000000;
+  if (at.tv_nsec >= 1000000000) {
+    at.tv_sec += 1;
+    at.tv_nsec -= 1000000000;
+  }
+  return at;
+}
+
+static ulyxResult_t speakOfDeadline(ulyxResult_t result, int nRanks, int rank, int timeoutMs) {
+  if (result != ulyxTimeout) return result;
+  return ulyxFail(ulyxTimeout, "rank %d waited %d ms for the other ranks of %d to join; one did not come", rank,
+                  timeoutMs, nRanks);
+}
+
+/* Only a communicator that does not block can be given up while ranks are missing, and only one that blocks enqueues
+ * without a thread: the first waits for all to come, and the second, made of it, is what is used. */
+static ulyxResult_t joinByDeadline(int nRanks, ncclUniqueId id, int rank, int timeoutMs, ncclComm_t* joined) {
+  ncclComm_t meeting = NULL, comm = NULL;
+  ncclConfig_t patient = NCCL_CONFIG_INITIALIZER, plain = NCCL_CONFIG_INITIALIZER;
+  const struct timespec deadline = deadlineIn(timeoutMs);
+  patient.blocking = 0;
+  plain.blocking = 1;
+  ncclResult_t begun = ncclCommInitRankConfig(&meeting, nRanks, id, rank, &patient);
+  if (meeting == NULL) return ulyxNcclResult(NULL, begun, "ncclCommInitRankConfig");
+  ulyxResult_t result = settleComm(meeting, begun, &deadline, "ncclCommInitRankConfig");
+  if (result == ulyxSuccess) {
+    begun = ncclCommSplit(meeting, 0, rank, &comm, &plain);
+    result = settleComm(meeting, begun, &deadline, "ncclCommSplit");
+  }
+  if (result == ulyxSuccess) result = settleComm(comm, ncclSuccess, &deadline, "ncclCommSplit");
+  (void)ncclCommAbort(meeting); /* nothing ever ran on it */
+  if (result == ulyxSuccess) {
+    *joined = comm;
+  } else if (comm != NULL) {
+    (void)ncclCommAbort(comm);
+  }
+  return speakOfDeadline(result, nRanks, rank, timeoutMs);
+}
+
 ulyxResult_t ulyxNcclCreate(const ulyxSettings* settings, int nRanks, ulyxUniqueId_t id, int rank,
                             ulyxTransport** transport) {
   ncclUniqueId ncclId;
   ncclComm_t comm = NULL;
   memcpy(ncclId.internal, id.internal, sizeof ncclId.internal);
   ULYX_TRY(checkNccl());
-  ULYX_TRY(ULYX_NCCL(NULL, ncclCommInitRank(&comm, nRanks, ncclId, rank)));
+  if (settings->timeoutMs > 0) {
+    ULYX_TRY(joinByDeadline(nRanks, ncclId, rank, settings->timeoutMs, &comm));
+  } else {
+    ULYX_TRY(ULYX_NCCL(NULL, ncclCommInitRank(&comm, nRanks, ncclId, rank)));
+  }
   return ulyxGpuCreate(settings, comm, transport);
 }
 
@@ -70,9 +134,14 @@ typedef struct Job {
   pthread_t thread;
 } Job;
 
+/* All ranks are here: none can be missing. */
 static ulyxResult_t createRank(Job* job) {
+  ncclUniqueId id;
+  ncclComm_t comm = NULL;
+  memcpy(id.internal, job->id.internal, sizeof id.internal);
   ULYX_TRY(ULYX_CUDA(cudaSetDevice(job->device)));
-  return ulyxNcclCreate(job->settings, job->nRanks, job->id, job->rank, &job->transport);
+  ULYX_TRY(ULYX_NCCL(NULL, ncclCommInitRank(&comm, job->nRanks, id, job->rank)));
+  return ulyxGpuCreate(job->settings, comm, &job->transport);
 }
 
 static void* rankMain(void* argument) {
