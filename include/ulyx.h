@@ -375,9 +375,10 @@ ULYX_API ulyxResult_t ulyxRuntimeClose(ulyxRuntime_t rt);
 
 /* Waits for this rank's enqueued exchanges, frees everything the runtime owns (plans and memory from
  * ulyxMemAlloc with it) and sets *rt to NULL. Collective on GPUs: every rank must come, from its own thread,
- * or one after another if one thread made them all. Graphs that captured exchanges of this runtime must be
- * destroyed first. A NULL *rt is a no-op. Safe at process exit after CUDA has gone: only host memory is
- * freed then. */
+ * or one after another if one thread made them all. While a graph that captured exchanges of this runtime is there it
+ * refuses with ulyxInvalidUsage and leaves all as it was. Waits at most timeoutMs for what is enqueued and for the
+ * other ranks, then takes the world for lost. A NULL *rt is a no-op. Safe at process exit after CUDA has gone: only
+ * host memory is freed then. */
 ULYX_API ulyxResult_t ulyxRuntimeDestroy(ulyxRuntime_t* rt);
 
 /* Memory that the wire reads and writes by itself: outputs that lie in it, and on nccl dense inputs (of ulyxHeadsToSeq,

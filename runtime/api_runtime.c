@@ -120,6 +120,8 @@ ulyxResult_t ulyxRuntimeDestroy(ulyxRuntime_t* rt) {
   if (*rt == NULL) return ulyxSuccess;
   ULYX_TRY(ulyxRuntimeEnter(*rt, ulyxOpenOrClosed));
   const ulyxRuntime_t destroyed = *rt;
+  const ulyxResult_t unused = destroyed->transport->ops->checkUnused(destroyed->transport);
+  if (unused != ulyxSuccess) return ulyxRuntimeLeave(destroyed, unused);
   *rt = NULL;
   return ulyxRuntimeUnwrap(destroyed);
 }

@@ -180,6 +180,15 @@ static ulyxResult_t createBranch(const ulyxSettings* settings, ulyxBranch* branc
   return ULYX_CUDA(cudaEventCreateWithFlags(&branch->end, cudaEventDisableTiming));
 }
 
+static ulyxResult_t checkUnused(ulyxTransport* transport) {
+  const int64_t held = ulyxGraphsCount(((ulyxGpu*)transport)->graphs);
+  if (held == 0) return ulyxSuccess;
+  return ulyxFail(ulyxInvalidUsage,
+                  "captured graphs still hold %lld exchanges of this runtime (rank %d); destroy them, and what was "
+                  "instantiated from them, first",
+                  (long long)held, transport->rank);
+}
+
 static ulyxResult_t lose(ulyxTransport* transport) {
   ulyxGpu* const self = (ulyxGpu*)transport;
   int previous = 0;
@@ -209,6 +218,7 @@ static ulyxResult_t destroyOnDevice(ulyxGpu* self) {
   free(self->engines);
   ulyxKeepFirst(&result, destroyBranch(&self->beside));
   if (self->fork != NULL) ulyxKeepFirst(&result, ULYX_CUDA(cudaEventDestroy(self->fork)));
+  ulyxGraphsRelease(self->graphs);
   ulyxKeepFirst(&result, ulyxMeetingsDestroy(&self->world, &self->windows, &self->meetings));
   ulyxKeepFirst(&result, ulyxWindowsDestroy(&self->windows));
   ulyxKeepFirst(&result, ulyxNcclWorldDestroy(&self->world));
@@ -224,6 +234,7 @@ static void forgetDevice(ulyxGpu* self) {
   }
   free(self->arena);
   free(self->engines);
+  ulyxGraphsRelease(self->graphs);
   free(self->meetings.records);
   ulyxGuardForget(&self->world.guard);
   ulyxWindowsForget(&self->windows);
@@ -260,6 +271,7 @@ static const ulyxTransportOps gpuOps = {
     .memFree = memFree,
     .reserve = reserve,
     .abort = lose,
+    .checkUnused = checkUnused,
     .destroy = destroy,
 };
 
@@ -342,6 +354,7 @@ static ulyxResult_t agreeSettings(ulyxGpu* self, const ulyxSettings* settings) {
 }
 
 static ulyxResult_t setUp(ulyxGpu* self, const ulyxSettings* settings) {
+  ULYX_TRY(ulyxGraphsCreate(&self->graphs));
   ULYX_TRY(agreeSettings(self, settings));
   ULYX_TRY(setCtas(self, settings));
   ULYX_TRY(loadKernels());

@@ -7,6 +7,7 @@
 
 #include "choice.h"
 #include "copy_batch.h"
+#include "graphs.h"
 #include "landing.h"
 #include "meeting.h"
 #include "transport.h"
@@ -25,6 +26,7 @@ typedef struct ulyxGpu {
   ulyxNcclWorld world;
   ulyxWindows windows;
   ulyxMeetings meetings;
+  ulyxGraphs* graphs;
   ulyxArena* arena;    /* staging */
   ulyxArena* blocks;   /* from ulyxMemAlloc */
   cudaEvent_t fork;    /* where branches begin */

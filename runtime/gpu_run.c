@@ -102,6 +102,7 @@ ulyxResult_t ulyxGpuRun(ulyxGpu* gpu, const ulyxExchange* exchange) {
   if (!captured && world->doneRecorded) { /* the arena is free once the exchange before has run */
     ULYX_TRY(ULYX_CUDA(cudaStreamWaitEvent(exchange->stream, world->done, 0)));
   }
+  if (captured) ULYX_TRY(ulyxGraphsHold(gpu->graphs, exchange->stream));
   ulyxResult_t result = enqueue(gpu, exchange, captured);
   if (captured) return result != ulyxSuccess ? result : earlier;
   /* also of an exchange that failed half-way: what it launched still uses the arena */

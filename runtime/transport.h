@@ -54,6 +54,9 @@ typedef struct ulyxTransportOps {
   /* Loses the world: nobody waits any more, here or elsewhere. From any thread, also while another is in a call. */
   ulyxResult_t (*abort)(ulyxTransport* transport);
 
+  /* Refuses where something outside still uses what destroy would free. */
+  ulyxResult_t (*checkUnused)(ulyxTransport* transport);
+
   /* Waits for this rank's exchanges and frees everything, itself included, whatever it returns. */
   ulyxResult_t (*destroy)(ulyxTransport* transport);
 } ulyxTransportOps;

@@ -343,6 +343,12 @@ static ulyxResult_t lose(ulyxTransport* transport) {
   return ulyxSuccess;
 }
 
+/* An exchange has ended when its call returns. */
+static ulyxResult_t checkUnused(ulyxTransport* transport) {
+  (void)transport;
+  return ulyxSuccess;
+}
+
 static ulyxResult_t destroy(ulyxTransport* transport) {
   Loopback* const self = (Loopback*)transport;
   World* const world = self->world;
@@ -370,6 +376,7 @@ static const ulyxTransportOps loopbackOps = {
     .memFree = memFree,
     .reserve = reserve,
     .abort = lose,
+    .checkUnused = checkUnused,
     .destroy = destroy,
 };
 

@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <memory>
 #include <stdexcept>
 #include <vector>
@@ -102,6 +103,34 @@ TEST_P(Graph, OfManyExchangesReplaysLikeThem) {
     Cuda(cudaGraphExecDestroy(graph));
     MUST(ulyxPlanDestroy(plan));
   });
+}
+
+TEST_P(Graph, ThatIsAliveKeepsItsRuntimeAndADestroyedOneLetsItGo) {
+  ULYX_SKIP_BELOW(Gpus(), GetParam());
+  const int nRanks = GetParam();
+  for (const World* world : Worlds()) {
+    if (world->Transport() == ulyxTransportLoopback) continue;
+    SCOPED_TRACE(world->Name());
+    Session session(*world, nRanks);
+    const Shape shape(40 * nRanks, 2 * nRanks, 64);
+    const Oracle oracle(shape.c, nRanks, TestSeed());
+    session.Run([&](int rank) {
+      const ulyxPlan_t plan = MakePlan(session, shape.c, rank);
+      const RankTensors tensors(session, oracle, rank, Ordinary);
+      world->Use(rank);
+      const cudaStream_t stream = session.Stream(rank);
+      const cudaGraphExec_t graph = Capture(stream, [&] { Exchange(session, plan, tensors, rank); });
+      const auto start = std::chrono::steady_clock::now();
+      EXPECT_TRUE(Refused(ulyxRuntimeDestroy(session.RuntimePtr(rank)), ulyxInvalidUsage, {"captured graphs", "2"}));
+      EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+      tensors.Fill();
+      Cuda(cudaGraphLaunch(graph, stream));  // as if nothing had been asked
+      Cuda(cudaStreamSynchronize(stream));
+      tensors.ExpectWritten();
+      Cuda(cudaGraphExecDestroy(graph));
+    });
+    session.Destroy();
+  }
 }
 
 }  // namespace ulyx_test

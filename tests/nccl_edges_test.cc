@@ -31,6 +31,31 @@ TEST(NcclEdges, APlanIsMadeWhileAnExchangeWithLargeOwnCopiesIsBeingCaptured) {
   EXPECT_EQ(fakeGet().violations, 0);
 }
 
+TEST(NcclEdges, ARuntimeOutlivesTheGraphsThatHoldItsExchanges) {
+  for (const World* world : Worlds()) {
+    SCOPED_TRACE(world->Name());
+    Session session(*world, 2);
+    const Shape shape(9, 6, 8);
+    const Oracle oracle(shape.c, 2, TestSeed());
+    session.Run([&](int rank) {
+      const ulyxPlan_t plan = MakePlan(session, shape.c, rank);
+      const RankTensors tensors(session, oracle, rank, Ordinary);
+      fakeSetCapturing(session.Stream(rank), 1);  // its graph is there as long as the capture lasts
+      Exchange(session, plan, tensors, rank);
+      const std::string own = "rank " + std::to_string(rank);
+      EXPECT_TRUE(
+          Refused(ulyxRuntimeDestroy(session.RuntimePtr(rank)), ulyxInvalidUsage, {"2 exchanges", own.c_str()}));
+      EXPECT_NE(session.Runtime(rank), nullptr);
+      fakeSetCapturing(session.Stream(rank), 0);
+      tensors.Fill();
+      Exchange(session, plan, tensors, rank);  // as if nothing had been asked
+      session.Synchronize(rank);
+      tensors.ExpectWritten();
+    });
+    session.Destroy();
+  }
+}
+
 TEST(NcclEdges, ReservingWhatIsThereAlreadyAllocatesNothing) {
   ulyxConfig_t config = ULYX_CONFIG_INITIALIZER;
   config.arenaBytes = 1 << 20;

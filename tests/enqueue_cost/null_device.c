@@ -213,3 +213,39 @@ cudaError_t ulyxWindowReadPeers(ncclWindow_t window, int nRanks, uint64_t* words
   for (int rank = 0; rank < nRanks; ++rank) peers[rank] = peer;
   return cudaSuccess;
 }
+
+/* What bounds waits, and counts graphs. */
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  return (void)stream, cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  return (void)event, cudaSuccess;
+}
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCaptureStatus* status, unsigned long long* id,
+                                     cudaGraph_t* graph, const cudaGraphNode_t** dependencies,
+                                     const cudaGraphEdgeData** edges, size_t* count) {
+  (void)stream, (void)status, (void)id, (void)graph, (void)dependencies, (void)edges, (void)count;
+  return cudaErrorNotSupported;
+}
+cudaError_t cudaUserObjectCreate(cudaUserObject_t* object, void* pointer, cudaHostFn_t destroy, unsigned int count,
+                                 unsigned int flags) {
+  (void)object, (void)pointer, (void)destroy, (void)count, (void)flags;
+  return cudaErrorNotSupported;
+}
+cudaError_t cudaUserObjectRelease(cudaUserObject_t object, unsigned int count) {
+  return (void)object, (void)count, cudaErrorNotSupported;
+}
+cudaError_t cudaGraphRetainUserObject(cudaGraph_t graph, cudaUserObject_t object, unsigned int count,
+                                      unsigned int flags) {
+  (void)graph, (void)object, (void)count, (void)flags;
+  return cudaErrorNotSupported;
+}
+ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  return (void)comm, ncclSuccess;
+}
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int nRanks, ncclUniqueId id, int rank, ncclConfig_t* config) {
+  return (void)config, ncclCommInitRank(comm, nRanks, id, rank);
+}
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
+  return (void)comm, *state = ncclSuccess, ncclSuccess;
+}

@@ -64,6 +64,7 @@ struct CUstream_st {
   int64_t birth;
   cudaStream_t capture;               /* the stream whose capture this one is part of */
   cudaStream_t forks[FAKE_MAX_FORKS]; /* of a capture's own stream: those that joined it */
+  cudaUserObject_t retained;          /* of a capture's own stream: by the graph, which goes at its end */
   int forkCount;
   bool joined; /* of a fork: back to its capture */
 };

@@ -5,9 +5,26 @@
  * outside must not be waited for inside; the host must not ask for the state of what is only being written down;
  * calls that could wait for it are forbidden to the capturing thread unless its mode is relaxed. The fake NCCL's
  * own calls stand for what NCCL does otherwise, and obey none of this. */
+#include <stdlib.h>
+
 #include "fake_cuda.h"
 
 static _Thread_local int captures; /* that this thread has begun */
+
+struct CUuserObject_st {
+  cudaUserObject_t next;
+  cudaHostFn_t destroy;
+  void* pointer;
+};
+
+/* The graph is gone as soon as its capture ends. */
+static void letGo(cudaStream_t stream) {
+  while (stream->retained != NULL) {
+    const cudaUserObject_t object = stream->retained;
+    stream->retained = object->next;
+    (void)cudaUserObjectRelease(object, 1);
+  }
+}
 
 void fakeSetCapturing(cudaStream_t stream, int capturing) {
   if ((stream->capture != NULL) == (capturing != 0)) return;
@@ -22,6 +39,7 @@ void fakeSetCapturing(cudaStream_t stream, int capturing) {
   }
   stream->forkCount = 0;
   stream->capture = NULL;
+  letGo(stream);
 }
 
 cudaError_t fakeCaptureForbids(const char* function) {
@@ -64,5 +82,45 @@ cudaError_t fakeCaptureWaits(cudaStream_t stream, cudaEvent_t event) {
     return fakeCudaResult(cudaErrorStreamCaptureIsolation);
   }
   if (own == own->capture) event->stream->joined = true;
+  return cudaSuccess;
+}
+
+/* A stream that is captured stands for its graph. */
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCaptureStatus* status, unsigned long long* id,
+                                     cudaGraph_t* graph, const cudaGraphNode_t** dependencies,
+                                     const cudaGraphEdgeData** edges, size_t* count) {
+  FAKE_CUDA(cudaErrorUnknown);
+  (void)id, (void)dependencies, (void)edges, (void)count;
+  *status = stream->capture != NULL ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+  *graph = (cudaGraph_t)(void*)stream->capture;
+  return cudaSuccess;
+}
+
+cudaError_t cudaUserObjectCreate(cudaUserObject_t* object, void* pointer, cudaHostFn_t destroy, unsigned int count,
+                                 unsigned int flags) {
+  FAKE_CUDA(cudaErrorUnknown);
+  (void)flags;
+  cudaUserObject_t made = count == 1 ? calloc(1, sizeof *made) : NULL;
+  if (made == NULL) return fakeCudaResult(cudaErrorInvalidValue);
+  made->destroy = destroy;
+  made->pointer = pointer;
+  *object = made;
+  return cudaSuccess;
+}
+
+cudaError_t cudaUserObjectRelease(cudaUserObject_t object, unsigned int count) {
+  (void)count;
+  object->destroy(object->pointer);
+  free(object);
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphRetainUserObject(cudaGraph_t graph, cudaUserObject_t object, unsigned int count,
+                                      unsigned int flags) {
+  FAKE_CUDA(cudaErrorUnknown);
+  const cudaStream_t stream = (cudaStream_t)(void*)graph;
+  if (stream == NULL || count != 1 || flags != cudaGraphUserObjectMove) return fakeCudaResult(cudaErrorInvalidValue);
+  object->next = stream->retained;
+  stream->retained = object;
   return cudaSuccess;
 }
