@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A peer that dies or stands still in a loop of exchanges, again and again, on two GPUs with a process each:
+ *
+ *   peer_loss [-t nccl|direct|copy_engine] [-s kill|stop|absent] [-n TRIALS] [-j SIDE_BY_SIDE] [-T TIMEOUT_MS]
+ *
+ * In each trial rank 1 gets a signal at a random moment, or never starts. Rank 0 must get an error by the deadline and
+ * a second, be refused after that, destroy its runtime in bounded time, and then go on with a world of its own. Every
+ * output until then is checked. Exit status: 0 all trials right, 1 some wrong, 2 wrong usage, 77 fewer than two GPUs.
+ */
+#include <cuda_runtime_api.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ulyx.h"
+
+#define TOKENS 4099
+#define HEADS 7
+#define DIM 64
+#define MOST_SIDE_BY_SIDE 32
+#define SETTLE_MS 1000 /* what an error may take past the deadline, and a destruction past another */
+
+typedef struct Options {
+  int transport, signal, trials, sideBySide, timeoutMs;
+} Options;
+
+/* Shared by the three processes of a trial. */
+typedef struct Trial {
+  ulyxUniqueId_t id;
+  volatile int idReady;
+  volatile int64_t exchanges[2]; /* that each rank has seen to end */
+  volatile int64_t struckNs;     /* when the signal was sent; 0: not yet */
+  volatile int64_t errorMs, destroyMs;
+  volatile int result; /* ulyxResult_t that rank 0 got */
+  char said[200];
+  pid_t ranks[2];
+} Trial;
+
+static int64_t nowNs(void) {
+  struct timespec at;
+  clock_gettime(CLOCK_MONOTONIC, &at);
+  return (int64_t)at.tv_sec * 1000000000 + at.tv_nsec;
+}
+
+static void sleepMs(int64_t ms) {
+  (void)nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
+}
+
+/* ---- A rank ------------------------------------------------------------------------------------------------ */
+
+static _Noreturn void die(const char* what, const char* why) {
+  fprintf(stderr, "peer_loss: %s: %s\n", what, why);
+  _exit(3);
+}
+
+static void must(ulyxResult_t result, const char* what) {
+  if (result != ulyxSuccess) die(what, ulyxGetLastError(NULL));
+}
+
+static void mustCuda(cudaError_t error, const char* what) {
+  if (error != cudaSuccess) die(what, cudaGetErrorString(error));
+}
+
+/* One world's exchange of this rank. */
+typedef struct Rank {
+  ulyxRuntime_t rt;
+  ulyxPlan_t plan;
+  ulyxTensor_t in, out;
+  int64_t outBytes;
+  unsigned char* found; /* on the host */
+  int nRanks, rank;
+  cudaStream_t stream;
+} Rank;
+
+static void fill(unsigned char* bytes, int64_t count, int rank) {
+  for (int64_t i = 0; i < count; ++i) bytes[i] = (unsigned char)(i * 7 + rank * 31 + 1);
+}
+
+static void setUp(const Options* options, Rank* self, const ulyxUniqueId_t* id, int nRanks, int rank) {
+  ulyxConfig_t config = ULYX_CONFIG_INITIALIZER;
+  ulyxShape_t shape = ULYX_SHAPE_INITIALIZER;
+  ulyxShapeBytes_t bytes = ULYX_SHAPE_BYTES_INITIALIZER;
+  config.transport = nRanks > 1 ? options->transport : ulyxTransportAuto;
+  shape.tokens = TOKENS;
+  shape.heads = HEADS;
+  shape.headDim = DIM;
+  *self = (Rank){.nRanks = nRanks, .rank = rank};
+  config.timeoutMs = options->timeoutMs;
+  must(ulyxRuntimeCreate(&config, nRanks, *id, rank, &self->rt), "ulyxRuntimeCreate");
+  must(ulyxShapeGetBytes(&shape, nRanks, rank, &bytes), "ulyxShapeGetBytes");
+  must(ulyxRuntimeReserve(self->rt, bytes.arena), "ulyxRuntimeReserve");
+  must(ulyxPlanCreate(self->rt, &shape, &self->plan), "ulyxPlanCreate");
+  must(ulyxPlanGetOutput(self->plan, &self->in, &self->out), "ulyxPlanGetOutput");
+  unsigned char* const data = malloc((size_t)bytes.oIn);
+  self->found = malloc((size_t)bytes.oOut);
+  if (data == NULL || self->found == NULL) die("malloc", strerror(errno));
+  fill(data, bytes.oIn, rank);
+  mustCuda(cudaMalloc(&self->in.data, (size_t)bytes.oIn), "cudaMalloc");
+  must(ulyxMemAlloc(self->rt, bytes.oOut, &self->out.data), "ulyxMemAlloc");
+  mustCuda(cudaMemcpy(self->in.data, data, (size_t)bytes.oIn, cudaMemcpyHostToDevice), "cudaMemcpy");
+  mustCuda(cudaStreamCreateWithFlags(&self->stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  self->outBytes = bytes.oOut;
+  free(data);
+}
+
+/* Heads of rank r of this rank's tokens, as rank r has filled them. */
+static bool isRight(const Rank* self) {
+  const int64_t rowBytes = HEADS * DIM * 2, tokens = self->out.extents[1];
+  const int64_t firstToken = self->rank == 0 ? 0 : TOKENS - tokens;
+  for (int64_t at = 0; at < self->outBytes; ++at) {
+    const int64_t token = at / rowBytes, byte = at % rowBytes, head = byte / (DIM * 2);
+    const int64_t split = self->nRanks == 1 ? HEADS : (HEADS + 1) / 2;
+    const int owner = head < split ? 0 : 1;
+    const int64_t heads = owner == 0 ? split : HEADS - split;
+    const int64_t column = byte - (owner == 0 ? 0 : split * DIM * 2);
+    const int64_t there = (firstToken + token) * heads * DIM * 2 + column;
+    if (self->found[at] != (unsigned char)(there * 7 + owner * 31 + 1)) return false;
+  }
+  return true;
+}
+
+/* One exchange, checked now and then. */
+static ulyxResult_t exchange(Rank* self, int64_t number) {
+  ulyxResult_t result = ulyxHeadsToSeq(self->plan, &self->in, &self->out, self->stream);
+  if (result != ulyxSuccess) return result;
+  mustCuda(cudaStreamSynchronize(self->stream), "cudaStreamSynchronize");
+  must(ulyxRuntimeGetAsyncError(self->rt, &result), "ulyxRuntimeGetAsyncError");
+  if (result != ulyxSuccess || number % 16 != 0) return result;
+  mustCuda(cudaMemcpyAsync(self->found, self->out.data, (size_t)self->outBytes, cudaMemcpyDeviceToHost, self->stream),
+           "cudaMemcpyAsync");
+  mustCuda(cudaStreamSynchronize(self->stream), "cudaStreamSynchronize");
+  if (!isRight(self)) die("exchange", "wrong data");
+  return ulyxSuccess;
+}
+
+static void goOnAlone(const Options* options) {
+  ulyxUniqueId_t id;
+  Rank alone;
+  must(ulyxGetUniqueId(&id), "ulyxGetUniqueId of the next world");
+  setUp(options, &alone, &id, 1, 0);
+  must(exchange(&alone, 0), "exchange of the next world");
+  must(ulyxRuntimeDestroy(&alone.rt), "ulyxRuntimeDestroy of the next world");
+}
+
+#define ABSENT 0 /* in place of a signal */
+
+/* Joining must end by the deadline. */
+static _Noreturn void waitForNobody(const Options* options, Trial* trial) {
+  ulyxConfig_t config = ULYX_CONFIG_INITIALIZER;
+  ulyxRuntime_t rt = NULL;
+  ulyxUniqueId_t id;
+  mustCuda(cudaSetDevice(0), "cudaSetDevice");
+  mustCuda(cudaFree(NULL), "cudaFree");
+  must(ulyxGetUniqueId(&id), "ulyxGetUniqueId");
+  config.transport = options->transport;
+  config.timeoutMs = options->timeoutMs;
+  trial->struckNs = nowNs();
+  trial->result = (int)ulyxRuntimeCreate(&config, 2, id, 0, &rt);
+  trial->errorMs = (nowNs() - trial->struckNs) / 1000000;
+  (void)snprintf(trial->said, sizeof trial->said, "%s", ulyxGetLastError(NULL));
+  goOnAlone(options);
+  _exit(0);
+}
+
+static _Noreturn void survive(const Options* options, Trial* trial) {
+  Rank self;
+  mustCuda(cudaSetDevice(0), "cudaSetDevice");
+  must(ulyxGetUniqueId(&trial->id), "ulyxGetUniqueId");
+  __atomic_store_n(&trial->idReady, 1, __ATOMIC_RELEASE);
+  setUp(options, &self, &trial->id, 2, 0);
+  ulyxResult_t result = ulyxSuccess;
+  for (int64_t number = 0; result == ulyxSuccess; ++number) {
+    result = exchange(&self, number);
+    trial->exchanges[0] = number + (result == ulyxSuccess ? 1 : 0);
+  }
+  trial->errorMs = (nowNs() - trial->struckNs) / 1000000;
+  trial->result = (int)result;
+  (void)snprintf(trial->said, sizeof trial->said, "%s", ulyxGetLastError(self.rt));
+  if (ulyxHeadsToSeq(self.plan, &self.in, &self.out, self.stream) == ulyxSuccess) die("survivor", "was not refused");
+  const int64_t destroyNs = nowNs();
+  (void)ulyxRuntimeDestroy(&self.rt); /* it may say what was lost */
+  trial->destroyMs = (nowNs() - destroyNs) / 1000000;
+  goOnAlone(options);
+  _exit(0);
+}
+
+static _Noreturn void beLost(const Options* options, Trial* trial) {
+  Rank self;
+  mustCuda(cudaSetDevice(1), "cudaSetDevice");
+  while (!__atomic_load_n(&trial->idReady, __ATOMIC_ACQUIRE)) sleepMs(1);
+  setUp(options, &self, &trial->id, 2, 1);
+  for (int64_t number = 0;; ++number) {
+    if (exchange(&self, number) != ulyxSuccess) pause(); /* the survivor was first to see the deadline */
+    trial->exchanges[1] = number + 1;
+  }
+}
+
+/* ---- The parent -------------------------------------------------------------------------------------------- */
+
+static void start(const Options* options, Trial* trial) {
+  memset(trial, 0, sizeof *trial);
+  trial->ranks[0] = fork();
+  if (trial->ranks[0] == 0) options->signal == ABSENT ? waitForNobody(options, trial) : survive(options, trial);
+  if (options->signal == ABSENT) return;
+  trial->ranks[1] = fork();
+  if (trial->ranks[1] == 0) beLost(options, trial);
+}
+
+/* Sends the signal at a random moment once both ranks loop. False: they never did. */
+static bool strike(const Options* options, Trial* trial) {
+  if (options->signal == ABSENT) return true;
+  for (int ms = 0; trial->exchanges[0] < 20 || trial->exchanges[1] < 20; ++ms) {
+    if (ms > 60000) return false;
+    sleepMs(1);
+  }
+  (void)nanosleep(&(struct timespec){.tv_nsec = (long)(rand() % 50000000)}, NULL);
+  trial->struckNs = nowNs();
+  return kill(trial->ranks[1], options->signal) == 0;
+}
+
+/* What was wrong with a trial; NULL: nothing. */
+static const char* finish(const Options* options, Trial* trial, bool struck) {
+  int status = -1;
+  for (int ms = 0; ms < 60000 && waitpid(trial->ranks[0], &status, WNOHANG) == 0; ms += 5) sleepMs(5);
+  const bool hung = status == -1;
+  if (hung) (void)kill(trial->ranks[0], SIGKILL);
+  if (hung) (void)waitpid(trial->ranks[0], NULL, 0);
+  if (options->signal != ABSENT) {
+    (void)kill(trial->ranks[1], SIGKILL);
+    (void)waitpid(trial->ranks[1], NULL, 0);
+  }
+  if (!struck) return "the ranks did not begin";
+  if (hung) return "the survivor hung";
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) return "the survivor failed";
+  if (trial->errorMs > options->timeoutMs + SETTLE_MS) return "the error came too late";
+  if (trial->destroyMs > options->timeoutMs + SETTLE_MS) return "the destruction took too long";
+  if (trial->result != ulyxTimeout && trial->result != ulyxRemoteError) return "the survivor got another error";
+  return NULL;
+}
+
+/* Returns the number of wrong ones. */
+static int runSome(const Options* options, Trial* trials, int count, int64_t* slowestErrorMs,
+                   int64_t* slowestDestroyMs) {
+  bool struck[MOST_SIDE_BY_SIDE];
+  int wrong = 0;
+  for (int i = 0; i < count; ++i) start(options, &trials[i]);
+  for (int i = 0; i < count; ++i) struck[i] = strike(options, &trials[i]);
+  for (int i = 0; i < count; ++i) {
+    const char* const why = finish(options, &trials[i], struck[i]);
+    if (trials[i].errorMs > *slowestErrorMs) *slowestErrorMs = trials[i].errorMs;
+    if (trials[i].destroyMs > *slowestDestroyMs) *slowestDestroyMs = trials[i].destroyMs;
+    if (why == NULL) continue;
+    ++wrong;
+    printf("wrong: %s (error %d after %lld ms, destroyed in %lld ms, %lld exchanges; \"%s\")\n", why, trials[i].result,
+           (long long)trials[i].errorMs, (long long)trials[i].destroyMs, (long long)trials[i].exchanges[0],
+           trials[i].said);
+  }
+  return wrong;
+}
+
+static int countGpus(void) {
+  int channel[2], count = 0;
+  if (pipe(channel) != 0) return 0;
+  const pid_t asker = fork(); /* CUDA does not survive a fork */
+  if (asker == 0) {
+    if (cudaGetDeviceCount(&count) != cudaSuccess) count = 0;
+    _exit(write(channel[1], &count, sizeof count) == sizeof count ? 0 : 1);
+  }
+  (void)waitpid(asker, NULL, 0);
+  (void)close(channel[1]);
+  if (read(channel[0], &count, sizeof count) != (ssize_t)sizeof count) count = 0;
+  (void)close(channel[0]);
+  return count;
+}
+
+static int indexOf(const char* text, const char* const* names, int count) {
+  for (int i = 0; i < count; ++i) {
+    if (strcmp(text, names[i]) == 0) return i;
+  }
+  return -1;
+}
+
+static bool parse(int argc, char** argv, Options* options) {
+  static const char* const transports[] = {"nccl", "direct", "copy_engine"};
+  static const char* const signals[] = {"kill", "stop", "absent"};
+  static const int numbers[] = {SIGKILL, SIGSTOP, ABSENT};
+  for (int option; (option = getopt(argc, argv, "t:s:n:j:T:")) != -1;) {
+    const int transport = option == 't' ? indexOf(optarg, transports, 3) : 0;
+    const int sent = option == 's' ? indexOf(optarg, signals, 3) : 0;
+    const int number = option == 't' || option == 's' ? 1 : option == '?' ? 0 : atoi(optarg);
+    if (transport < 0 || sent < 0 || number < 1) return false;
+    if (option == 't') options->transport = ulyxTransportNccl + transport;
+    if (option == 's') options->signal = numbers[sent];
+    if (option == 'n') options->trials = number;
+    if (option == 'j') options->sideBySide = number < MOST_SIDE_BY_SIDE ? number : MOST_SIDE_BY_SIDE;
+    if (option == 'T') options->timeoutMs = number;
+  }
+  return optind == argc;
+}
+
+int main(int argc, char** argv) {
+  Options options = {ulyxTransportDirect, SIGKILL, 10, 1, 2000};
+  int64_t slowestErrorMs = 0, slowestDestroyMs = 0;
+  int wrong = 0;
+  if (!parse(argc, argv, &options)) {
+    fprintf(
+        stderr,
+        "usage: peer_loss [-t nccl|direct|copy_engine] [-s kill|stop|absent] [-n trials] [-j side by side] [-T ms]\n");
+    return 2;
+  }
+  if (countGpus() < 2) {
+    printf("peer_loss needs two GPUs\n");
+    return 77;
+  }
+  Trial* const trials =
+      mmap(NULL, MOST_SIDE_BY_SIDE * sizeof *trials, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (trials == MAP_FAILED) return 3;
+  srand((unsigned)time(NULL));
+  for (int done = 0; done < options.trials; done += options.sideBySide) {
+    const int left = options.trials - done;
+    wrong += runSome(&options, trials, left < options.sideBySide ? left : options.sideBySide, &slowestErrorMs,
+                     &slowestDestroyMs);
+    (void)fflush(stdout);
+  }
+  printf(
+      "peer_loss: transport %d, signal %d: %d of %d trials right; timeout %d ms, slowest error after %lld ms, slowest "
+      "destruction %lld ms\n",
+      options.transport, options.signal, options.trials - wrong, options.trials, options.timeoutMs,
+      (long long)slowestErrorMs, (long long)slowestDestroyMs);
+  return wrong == 0 ? 0 : 1;
+}
