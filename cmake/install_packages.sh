@@ -25,6 +25,7 @@ ulyx_missing_packages() {
         ulyx_want_cxx=yes
         echo '#include <gtest/gtest.h>' | c++ -std=c++17 -x c++ -fsyntax-only - 2>/dev/null || echo libgtest-dev
         command -v pkg-config >/dev/null 2>&1 || echo pkg-config
+        command -v spin >/dev/null 2>&1 || echo spin
         ;;
       *)
         echo "ulyx_install_packages: unknown kind '$ulyx_kind'" >&2
