@@ -8,7 +8,7 @@
  * An older epoch waits, an equal one passes, anything else is a fault.
  *
  * The entry record says what the rank means to do (signature) and where its outputs are (places); the exit record
- * that its stores have landed. What copy engines carry besides has an exit record of its own, which the engine copies
+ * that its stores have landed, or (value 1) that it has refused and made none. What copy engines carry besides has an exit record of its own, which the engine copies
  * into place behind its data. A rank's own record of itself is unused.
  *
  * Between the two, the kernel makes copies. Those to a peer name the peer and one of its places instead of an
@@ -58,12 +58,13 @@ typedef struct ulyxSyncState {
   uint32_t arrived; /* blocks of the running kernel that have finished their copies */
   uint32_t lost;    /* 1: the world is lost; kernels return at once */
   uint32_t refused; /* 1: the running exchange met a mismatch; its later kernels make no copies */
-  uint32_t voided;  /* 1: the last exchange was refused or lost; what follows it does nothing */
+  uint32_t voided;  /* 1: the last exchange that ended was refused, or the world is lost; what follows does nothing */
 } ulyxSyncState;
 
 typedef enum {
   ulyxFoundNothing = 0,
   ulyxFoundMismatch = 1, /* a peer means another exchange; passes with it */
+  ulyxFoundRefusal,      /* a peer met a mismatch with another rank, and has sent nothing; passes with it */
   ulyxFoundMisplaced,    /* copy_engine: a peer's output lies elsewhere in the window; passes with it */
   ulyxFoundTimeout,      /* a peer did not come; stays */
   ulyxFoundOrder,        /* a peer is ahead; stays */

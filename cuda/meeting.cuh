@@ -118,7 +118,6 @@ __device__ inline void enter(const ulyxMeeting& meeting, const uint64_t* starts,
   const int slots = (meeting.nRanks - 1) * ULYX_ENTRY_SLOTS;
   if (threadIdx.x == 0) {
     meeting.state->entered = epoch;
-    meeting.state->voided = 0;
   }
   for (int i = static_cast<int>(threadIdx.x); i < slots; i += static_cast<int>(blockDim.x)) {
     const int peer = peerAt(meeting, 1 + i / ULYX_ENTRY_SLOTS), slot = i % ULYX_ENTRY_SLOTS;
@@ -193,7 +192,8 @@ __device__ inline bool meet(const ulyxMeeting& meeting, const uint64_t* pairs, u
   return false;
 }
 
-// Thread 0 of the last block to come writes the exit records. True in the whole of that block.
+// Thread 0 of the last block to come writes the exit records, which say whether this rank has refused: what it would
+// have sent to ranks that agree with it is missing there. True in the whole of that block.
 __device__ inline bool finishLast(const ulyxMeeting& meeting, uint64_t epoch) {
   __shared__ bool isLast;
   __syncthreads();
@@ -202,9 +202,10 @@ __device__ inline bool finishLast(const ulyxMeeting& meeting, uint64_t epoch) {
     isLast = atomicAdd(&meeting.state->arrived, 1u) == gridDim.x - 1;
     if (isLast) {
       __threadfence_system();
+      const uint64_t refused = loadState(meeting.state->refused);
       for (int distance = 1; distance < meeting.nRanks; ++distance) {
         ulyxRecords* const theirs = recordsOf(meeting, peerAt(meeting, distance));
-        storeSlot(&theirs->exit[meeting.rank], 0, epoch);
+        storeSlot(&theirs->exit[meeting.rank], refused, epoch);
         if (!meeting.engines) storeSlot(&theirs->engineExit[meeting.rank], 0, epoch);
       }
     }
@@ -213,18 +214,28 @@ __device__ inline bool finishLast(const ulyxMeeting& meeting, uint64_t epoch) {
   return isLast;
 }
 
+// What follows the exchange on the stream finds in `voided` how it ended.
 __device__ inline void leave(const ulyxMeeting& meeting, uint64_t epoch, Met* met) {
   if (!finishLast(meeting, epoch)) return;
   const ulyxRecords* const mine = recordsOf(meeting, meeting.rank);
   const int peers = meeting.nRanks - 1;
+  if (threadIdx.x == 0) met->mismatch = kNobody;
+  __syncthreads();
   for (int i = static_cast<int>(threadIdx.x); i < 2 * peers; i += static_cast<int>(blockDim.x)) {
     const int peer = peerAt(meeting, 1 + i % peers);
     const ulyxSlot* const slot = i < peers ? &mine->exit[peer] : &mine->engineExit[peer];
     uint64_t value = 0;
-    if (!await(meeting, slot, epoch, static_cast<uint32_t>(peer), true, &value)) met->lost = 1;
+    if (!await(meeting, slot, epoch, static_cast<uint32_t>(peer), true, &value)) {
+      met->lost = 1;
+    } else if (i < peers && value != 0) {
+      atomicMin(&met->mismatch, static_cast<uint32_t>(peer));
+    }
   }
   __syncthreads();
   if (threadIdx.x != 0 || met->lost) return;
+  const bool refused = loadState(meeting.state->refused) != 0, refusedThere = met->mismatch != kNobody;
+  if (refusedThere && !refused) write(meeting.passing, epoch, ulyxFoundRefusal, met->mismatch, 0, 0);
+  meeting.state->voided = refused || refusedThere ? 1 : 0;
   meeting.state->arrived = 0;
   meeting.state->refused = 0;
   meeting.state->epoch = epoch;

@@ -93,6 +93,12 @@ static ulyxResult_t speak(const ulyxMeetings* meetings, const ulyxReport* report
                       "exchange %" PRIu64 ": rank %u means another exchange (signature %016" PRIx64 ", here %016" PRIx64
                       "); every rank must make the same calls on equal plans in the same order",
                       report->epoch, report->peer, report->theirs, report->mine);
+    case ulyxFoundRefusal:
+      return ulyxFail(ulyxMismatch,
+                      "exchange %" PRIu64
+                      ": rank %u means another exchange than some third rank and has sent nothing; the "
+                      "output is void; every rank must make the same calls on matching plans in the same order",
+                      report->epoch, report->peer);
     case ulyxFoundMisplaced:
       return ulyxFail(ulyxMismatch,
                       "exchange %" PRIu64 ": rank %u has its output at place %016" PRIx64 ", here at %016" PRIx64
@@ -118,6 +124,12 @@ static ulyxReport readReport(volatile ulyxReport* report) {
   return (ulyxReport){report->epoch, report->mine, report->theirs, report->peer, kind};
 }
 
+/* The kind goes before the rest is read: a report that the device writes meanwhile is told by the next call. */
+static ulyxReport takeReport(volatile ulyxReport* report) {
+  const uint32_t kind = __atomic_exchange_n(&report->kind, (uint32_t)ulyxFoundNothing, __ATOMIC_ACQ_REL);
+  return (ulyxReport){report->epoch, report->mine, report->theirs, report->peer, kind};
+}
+
 ulyxResult_t ulyxMeetingsFound(ulyxMeetings* meetings) {
   if (meetings->mailbox == NULL) return ulyxSuccess;
   const ulyxReport final = readReport(&meetings->mailbox->final);
@@ -127,10 +139,8 @@ ulyxResult_t ulyxMeetingsFound(ulyxMeetings* meetings) {
                     "an exchange failed half-way on this rank, which is out of step since; destroy the "
                     "runtime");
   }
-  const ulyxReport passing = readReport(&meetings->mailbox->passing);
-  if (passing.kind == ulyxFoundNothing) return ulyxSuccess;
-  __atomic_store_n(&meetings->mailbox->passing.kind, (uint32_t)ulyxFoundNothing, __ATOMIC_RELEASE);
-  return speak(meetings, &passing);
+  const ulyxReport passing = takeReport(&meetings->mailbox->passing);
+  return passing.kind == ulyxFoundNothing ? ulyxSuccess : speak(meetings, &passing);
 }
 
 static ulyxResult_t copyWords(const ulyxMeetings* meetings, void* to, const void* from, size_t bytes) {

@@ -121,7 +121,7 @@ byte exitEpoch[RANKS * RANKS];
 byte engineExit[RANKS * RANKS];
 #endif
 byte out[RANKS * PLACES * RANKS * PARTS]; /* outputs: the exchange whose data each part of each peer's holds */
-#ifdef FIXED_EXIT_SAYS_REFUSED
+#ifndef BREAK_EXIT_SAYS_NOTHING
 bit exitValue[RANKS * RANKS];
 #endif
 
@@ -266,7 +266,7 @@ inline lose(found) {
 
 inline enter() {
   d_step {
-#ifndef FIXED_VOIDED_WHEN_LEAVING
+#ifdef BREAK_VOIDED_WHEN_ENTERING
     voided[r] = 0;
 #endif
     entered[r] = e
@@ -390,7 +390,7 @@ inline finishLast() {
       distance < RANKS ->
       MAY_DIE;
       exitEpoch[AT(PEER(r, distance), r)] = e;
-#ifdef FIXED_EXIT_SAYS_REFUSED
+#ifndef BREAK_EXIT_SAYS_NOTHING
       exitValue[AT(PEER(r, distance), r)] = refused[r];
 #endif
 #ifdef ENGINES
@@ -405,7 +405,7 @@ inline finishLast() {
   od
 }
 
-#ifdef FIXED_EXIT_SAYS_REFUSED
+#ifndef BREAK_EXIT_SAYS_NOTHING
 #define HEAR_EXIT(d) differs = differs || exitValue[AT(r, PEER(r, d))]
 #else
 #define HEAR_EXIT(d) skip
@@ -436,14 +436,14 @@ inline leave() {
     WAIT_ENDS(EXITS, true)
     od;
 #endif
-#ifdef FIXED_EXIT_SAYS_REFUSED
+#ifndef BREAK_EXIT_SAYS_NOTHING
     if
     :: differs && !refused[r] -> refuse()
     :: else
     fi;
 #endif
     atomic {
-#ifdef FIXED_VOIDED_WHEN_LEAVING
+#ifndef BREAK_VOIDED_WHEN_ENTERING
       voided[r] = refused[r];
 #endif
       arrived[r] = 0;
@@ -704,7 +704,7 @@ proctype Host() {
   byte heard;
   do
   :: passingKind[0] ->
-#ifdef FIXED_REPORT_TAKEN_AT_ONCE
+#ifndef BREAK_REPORT_READ_FIRST
     passingKind[0] = 0;
     heard = passingEpoch[0]
 #else

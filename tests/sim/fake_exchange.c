@@ -84,7 +84,6 @@ static bool await(const ulyxMeeting* meeting, const ulyxSlot* slot, uint64_t epo
 
 static void enter(const ulyxMeeting* meeting, const uint64_t* starts, const uint64_t* pairs, uint64_t epoch) {
   meeting->state->entered = epoch;
-  meeting->state->voided = 0;
   for (int other = 0; other < meeting->nRanks; other++) {
     if (other == meeting->rank) continue;
     ulyxEntryRecord* record = &recordsOf(meeting, other)->entry[meeting->rank];
@@ -199,17 +198,22 @@ static bool makeCopies(const ulyxExchangeBatch* batch, const Met* met) {
 
 static void leave(const ulyxMeeting* meeting, uint64_t epoch) {
   const ulyxRecords* mine = recordsOf(meeting, meeting->rank);
-  uint64_t value = 0;
+  const bool refused = meeting->state->refused != 0;
+  uint64_t value = 0, refusal = 0;
+  int refusing = -1;
   for (int other = 0; other < meeting->nRanks; other++) {
     if (other == meeting->rank) continue;
-    storeSlot(&recordsOf(meeting, other)->exit[meeting->rank], 0, epoch);
+    storeSlot(&recordsOf(meeting, other)->exit[meeting->rank], refused ? 1 : 0, epoch);
     if (!meeting->engines) storeSlot(&recordsOf(meeting, other)->engineExit[meeting->rank], 0, epoch);
   }
   for (int peer = 0; peer < meeting->nRanks; peer++) {
     if (peer == meeting->rank) continue;
-    if (!await(meeting, &mine->exit[peer], epoch, peer, &value)) return;
+    if (!await(meeting, &mine->exit[peer], epoch, peer, &refusal)) return;
+    if (refusal != 0 && refusing < 0) refusing = peer;
     if (!await(meeting, &mine->engineExit[peer], epoch, peer, &value)) return;
   }
+  if (refusing >= 0 && !refused) writeReport(meeting->passing, epoch, ulyxFoundRefusal, refusing, 0, 0);
+  meeting->state->voided = refused || refusing >= 0 ? 1 : 0;
   meeting->state->refused = 0;
   meeting->state->epoch = epoch;
 }
