@@ -97,7 +97,7 @@ ulyxSequences_t ulyxSequencesTake(ulyxSequences_t sequences) {
 
 void ulyxSequencesRelease(ulyxSequences_t sequences) {
   if (!ulyxReferencesDrop(&sequences->references)) return;
-  sequences->magic = 0;
+  ulyxForgetMagic(&sequences->magic);
   free(sequences->bounds);
   free(sequences);
 }

@@ -57,6 +57,8 @@ std::vector<Difference> Differences(int nRanks) {
       {[](Shape* s) { s->c.headsOrder = ulyxSeqFirst; }, both("headsOrder", 0, 1)},
       {[](Shape* s) { s->c.packedIn = 1; }, both("packedIn", 0, 1)},
       {[](Shape* s) { s->c.packedOut = 1; }, both("packedOut", 0, 1)},
+      {[](Shape* s) { s->Replicated(3, ulyxReplicatedFirst); }, both("replicatedTokens", 0, 3)},
+      {[](Shape* s) { s->Replicated(0, ulyxReplicatedLast); }, both("replicatedPlace", 0, 1)},
       {[](Shape* s) { s->c.kOut.token = 600; }, both("kOut", 0, 600)},
       {[](Shape* s) { s->c.oIn.head = 11; }, both("oIn", 0, 11)},
       {[=](Shape* s) { s->TokenCounts(movedTokens); }, both("tokens", 4, 5)},

@@ -3,10 +3,14 @@
 // Cases that broke other libraries, on every world. Each stands for its whole kind.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
 #include <memory>
 #include <vector>
 
 #include "support/exchange_check.h"
+#include "support/row_tensor.h"
 #include "support/shapes.h"
 #include "support/status.h"
 #include "support/world.h"
@@ -158,7 +162,84 @@ TEST_P(Cases, TwoKeyValueHeadsReachEveryRankWhoseQueryHeadsUseThem) {
     EXPECT_EQ(kvHeads[rank].start, rank / 2);
     EXPECT_EQ(kvHeads[rank].stop, rank / 2 + 1);
   }
+  session.Run([&](int rank) {
+    const ulyxPlan_t plan = MakePlan(session, shape.c, rank);
+    ulyxPlanInfo_t info = ULYX_PLAN_INFO_INITIALIZER;
+    MUST(ulyxPlanGetInfo(plan, &info));
+    EXPECT_EQ(info.kvHeadRange.start, rank / 2);
+    ASSERT_EQ(info.headCount, 2);
+    EXPECT_EQ(info.kvHeadCount, 1);
+    for (int head = 0; head < 2; head++) EXPECT_EQ(info.kvHeadOfHead[head], 0);
+    MUST(ulyxPlanDestroy(plan));
+  });
   CheckExchanges(session, shape.c, TestSeed());
+}
+
+// Text is held by every rank, the image is split. Tokens are told apart by their content, one number a head.
+TEST_P(Cases, TextThatEveryRankHoldsIsOnceInTheResultOnEveryRank) {
+  ULYX_SKIP_BELOW(*GetParam(), 2);
+  const int nRanks = std::min(GetParam()->MaxRanks(), 4);
+  const Session session(*GetParam(), nRanks);
+  constexpr int64_t kImage = 9, kText = 5, kHeads = 6, kTokens = kText + kImage;
+  for (int place : {ulyxReplicatedFirst, ulyxReplicatedLast}) {
+    const Shape shape = Shape(kImage, kHeads, 1).Replicated(kText, place).Type(ulyxInt32);
+    const bool first = place == ulyxReplicatedFirst;
+    // Text is tokens 0 to 4, the image 100 and on.
+    const auto tokenAt = [&](int64_t row, int64_t image, int64_t imageStart) {
+      const int64_t text = first ? row : row - image;
+      return text >= 0 && text < kText ? text : 100 + imageStart + row - (first ? kText : 0);
+    };
+    const auto numbers = [&](int64_t image, int64_t imageStart, int64_t headStart, int64_t heads) {
+      std::vector<int32_t> all;
+      for (int64_t row = 0; row < kText + image; row++) {
+        for (int64_t head = 0; head < heads; head++) {
+          all.push_back(int32_t(1000 * (headStart + head) + tokenAt(row, image, imageStart)));
+        }
+      }
+      Bytes bytes(all.size() * sizeof(int32_t));
+      std::memcpy(bytes.data(), all.data(), bytes.size());
+      return bytes;
+    };
+    session.Run([&](int rank) {
+      const ulyxPlan_t plan = MakePlan(session, shape.c, rank);
+      ulyxPlanInfo_t info = ULYX_PLAN_INFO_INITIALIZER;
+      MUST(ulyxPlanGetInfo(plan, &info));
+      const int64_t own = info.tokenCount, heads = info.headCount;
+      {
+        const auto make = [&](const char* name, int64_t rows, int64_t elements) {
+          return std::make_unique<RowTensor>(session, rank, name, rows, elements, ulyxInt32, 4, 4 * elements, Spot(),
+                                             TestSeed());
+        };
+        const auto seq = make("own tokens", kText + own, kHeads), back = make("result", kText + own, kHeads);
+        const std::unique_ptr<RowTensor> outs[] = {make("q", kTokens, heads), make("k", kTokens, heads),
+                                                   make("v", kTokens, heads)};
+        seq->Put(numbers(own, info.tokenRange.start, 0, kHeads));
+        ulyxQkv_t in = ULYX_QKV_INITIALIZER, out = ULYX_QKV_INITIALIZER;
+        MUST(ulyxPlanGetQkv(plan, &in, &out));
+        in.q.data = in.k.data = in.v.data = seq->Tensor().data;
+        out.q.data = outs[0]->Tensor().data;
+        out.k.data = outs[1]->Tensor().data;
+        out.v.data = outs[2]->Tensor().data;
+        MUST(ulyxSeqToHeads(plan, &in, &out, session.Stream(rank)));
+        session.Synchronize(rank);
+        for (const auto& tensor : outs) tensor->Expect(numbers(kImage, 0, info.headRange.start, heads));
+
+        ulyxTensor_t outputIn = ULYX_TENSOR_INITIALIZER, outputOut = ULYX_TENSOR_INITIALIZER;
+        MUST(ulyxPlanGetOutput(plan, &outputIn, &outputOut));
+        outputIn.data = out.q.data;
+        outputOut.data = back->Tensor().data;
+        MUST(ulyxHeadsToSeq(plan, &outputIn, &outputOut, session.Stream(rank)));
+        session.Synchronize(rank);
+        back->Expect(numbers(own, info.tokenRange.start, 0, kHeads));
+      }
+      // To a peer go the image tokens, and no text.
+      for (int peer = 0; peer < nRanks; peer++) {
+        const int64_t rows = own + (peer == rank ? kText : 0);
+        EXPECT_EQ(info.seqToHeadsSendBytes[peer], rows * info.headCounts[peer] * 3 * 4);
+      }
+      MUST(ulyxPlanDestroy(plan));
+    });
+  }
 }
 
 TEST_P(Cases, TensorsTwoBytesOffAlignmentAreExact) {

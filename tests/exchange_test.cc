@@ -111,6 +111,20 @@ TEST_P(Exchanges, MoveLargeRowsWhole) {
   Check(shape, 2, Ordinary);
 }
 
+TEST_P(Exchanges, MoveJointTokensInMoreCopiesThanOneLaunchHolds) {
+  ULYX_SKIP_BELOW(*GetParam(), 2);
+  // Nothing continues anything: of 12 items, 20 heads and 12 tokens to a rank only the longest becomes rows. A rank
+  // sends itself and its peer 3 x 144 copies each, and itself 3 x 60 of the text.
+  Shape shape = Shape(24, 40, 2).Type(ulyxInt8).Replicated(5, ulyxReplicatedFirst);
+  shape.c.batch = 12;
+  for (ulyxStrides_t* strides : {&shape.c.qIn, &shape.c.kIn, &shape.c.vIn, &shape.c.oOut}) *strides = {2600, 130, 3};
+  for (ulyxStrides_t* strides : {&shape.c.qOut, &shape.c.kOut, &shape.c.vOut, &shape.c.oIn}) *strides = {3, 40, 1200};
+  Check(shape, 2);
+  Check(shape, 2, Symmetric);
+  shape.c.replicatedPlace = ulyxReplicatedLast;
+  Check(shape, 2);
+}
+
 TEST_P(Exchanges, WriteViewsIntoOneFusedBuffer) {
   ULYX_SKIP_BELOW(*GetParam(), 2);
   // q, k and v of the heads side are interleaved views of rows [q | k | v | 5 spare elements].

@@ -55,7 +55,7 @@ run_preset() {
   if ! cmake --preset "$1" >"build/$1.log" 2>&1; then
     cat "build/$1.log"
   elif grep 'ulyx transports' "build/$1.log" && cmake --build "build/$1" >"build/$1.log" 2>&1; then
-    steady ctest --test-dir "build/$1" --output-on-failure --output-junit "$report" --no-tests=error \
+    steady ctest --test-dir "build/$1" -j 2 --output-on-failure --output-junit "$report" --no-tests=error \
       --test-output-size-passed 10000000 --test-output-size-failed 10000000 || true
   else
     tail -n 100 "build/$1.log"

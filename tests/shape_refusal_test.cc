@@ -64,6 +64,25 @@ const std::vector<Impossible>& All() {
       {"UnknownHeadsOrder", [](Shape* s) { s->c.headsOrder = -1; }, {"headsOrder", "-1"}},
       {"PackedInOfTwo", [](Shape* s) { s->c.packedIn = 2; }, {"packedIn", "2"}},
       {"PackedOutOfTwo", [](Shape* s) { s->c.packedOut = 2; }, {"packedOut", "2"}},
+      {"NegativeReplicatedTokens",
+       [](Shape* s) { s->c.replicatedTokens = -3; },
+       {"replicatedTokens", "-3", "0 or more"}},
+      {"UnknownReplicatedPlace", [](Shape* s) { s->c.replicatedPlace = 2; }, {"replicatedPlace", "2", "0 or 1"}},
+      {"NegativeReplicatedPlace", [](Shape* s) { s->c.replicatedPlace = -1; }, {"replicatedPlace", "-1", "0 or 1"}},
+      {"ReservedOfOne", [](Shape* s) { s->c.reserved = 1; }, {"reserved", "1", "expected 0"}},
+      {"ReplicatedTokensPastSixtyThreeBits",
+       [](Shape* s) { s->Replicated(INT64_MAX - 9, ulyxReplicatedLast); },
+       {"10 tokens", std::to_string(INT64_MAX - 9) + " replicated", "2^63"}},
+      {"ReplicatedTokensThatPassSixtyThreeBitsInBytes",
+       [](Shape* s) { s->Replicated(kHuge, ulyxReplicatedFirst); },
+       {"qIn", "2^63 bytes"}},
+      {"BatchItemsThatShareMemoryWithReplicatedTokens",
+       [](Shape* s) {
+         s->Replicated(1, ulyxReplicatedLast);
+         s->c.batch = 2;
+         s->c.qOut.batch = 11 * 2 * 16 - 1;  // enough for the ten tokens
+       },
+       {"qOut", "batch"}},
       {"ANegativeTokenCount",
        [](Shape* s) {
          s->TokenCounts({4, -1, 4, 3});

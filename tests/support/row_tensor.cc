@@ -56,6 +56,7 @@ Bytes RowTensor::With(const Bytes& rows) const {
                              std::to_string(rows_) + " rows of " + std::to_string(rowBytes_));
   }
   Bytes image = noise_;
+  if (rowBytes_ == 0) return image;
   for (int64_t row = 0; row < rows_; row++) {
     std::memcpy(image.data() + kCanary + spot_.misalign + row * pitch_, rows.data() + row * rowBytes_,
                 size_t(rowBytes_));
@@ -75,6 +76,7 @@ void RowTensor::Poison() {
 
 Bytes RowTensor::Rows() const {
   Bytes image(noise_.size()), rows(size_t(rows_ * rowBytes_));
+  if (rows.empty()) return rows;
   session_.GetWorld().Download(rank_, image.data(), memory_, image.size());
   for (int64_t row = 0; row < rows_; row++) {
     std::memcpy(rows.data() + row * rowBytes_, image.data() + kCanary + spot_.misalign + row * pitch_,

@@ -88,7 +88,7 @@ ulyxStrides_t RandomStrides(Rng* rng, int64_t batch, int64_t tokens, int64_t hea
 }  // namespace
 
 Shape RandomShape(int nRanks, uint64_t seed) {
-  Rng rng(seed);
+  Rng rng(Mix(seed));  // callers draw nRanks from Rng(seed): the same numbers would tie every kind of shape to a world
   const bool balancedTokens = rng.OneIn(2);
   const bool balancedHeads = rng.OneIn(2);
   const int64_t group = rng.Between(1, 4);

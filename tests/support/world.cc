@@ -43,13 +43,16 @@ Session::~Session() {
   for (int rank = 0; rank < NRanks(); rank++) world_.FreeStream(rank, streams_[rank]);
 }
 
-bool IsThrifty(const World& world) {
+bool IsSanitized() {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  return &world != Worlds().front();
+  return true;
 #else
-  (void)world;
   return false;
 #endif
+}
+
+bool IsThrifty(const World& world) {
+  return IsSanitized() && &world != Worlds().front();
 }
 
 int CasesOn(const World& world, int fallback) {

@@ -108,6 +108,9 @@ class Sessions {
 
 std::string WorldName(const ::testing::TestParamInfo<const World*>& param);
 
+// Whether this program runs under a sanitizer, where the same exchange costs many times as much.
+bool IsSanitized();
+
 // How many random cases a suite draws on a world: `fallback`, or as ULYX_TEST_SHAPES says; a quarter of it on the
 // further worlds of a sanitized program, where each costs many times as much and the first world has drawn them all.
 int CasesOn(const World& world, int fallback);
