@@ -26,17 +26,21 @@ static double unitBytes(int64_t bytes) {
   return bytes > 0 ? (double)(bits & (0 - bits)) : 16;
 }
 
-/* The links of an NVLink are taken by address. Rows that are a multiple of 1.5 KB apart load them unevenly, and stores
- * wait for the busiest. Measured at 1.5, 3, 4.5, 6, 9 and 12 KB; at 2, 2.5, 3.25, 3.5, 4, 5 and 10 KB there is nothing.
- */
-static double slowdownOfLinks(int64_t pitch) {
+/* The links of an NVLink are taken by address. Rows that are a multiple of 1.5 KB apart load them unevenly, and what is
+ * written waits for the busiest. Measured at 1.5, 3, 4.5, 6, 9 and 12 KB; at 2, 2.5, 3.25, 3.5, 4, 5 and 10 KB there is
+ * nothing. */
+static double storesSlowdown(int64_t pitch) {
   if (pitch == 0 || pitch % 1536 != 0 || pitch % 12288 == 0) return 1;
   return pitch == 3072 ? 1.11 : pitch == 6144 ? 1.22 : 1.045;
 }
 
+static double enginesSlowdown(int64_t pitch) {
+  return pitch == 3072 ? 1.03 : pitch == 6144 ? 1.23 : 1;
+}
+
 static double directUs(const ulyxPhaseFacts* facts, int nRanks) {
   const double bytes = (double)facts->remoteBytes;
-  const double rate = storeRate / slowdownOfLinks(facts->writtenPitch) * unitBytes(facts->rowBytes) / 16;
+  const double rate = storeRate / storesSlowdown(facts->writtenPitch) * unitBytes(facts->rowBytes) / 16;
   return meetingUs + peerUs * (nRanks - 2) + bytes / rate + fillUs * bytes / (bytes + fillBytes);
 }
 
@@ -44,7 +48,8 @@ static double copyEngineUs(const ulyxPhaseFacts* facts, int nRanks) {
   const double bytes = (double)facts->remoteBytes, row = (double)facts->rowBytes;
   const double peersUs = peerUs * (nRanks - 2);
   if (bytes <= headBytes) return allStoredUs + peersUs + bytes / storeRate * 16 / unitBytes(facts->rowBytes);
-  const double slowdown = row < engineRowBytes ? engineRowBytes / (row + 1) : 1;
+  const double shortRows = row < engineRowBytes ? engineRowBytes / (row + 1) : 1;
+  const double slowdown = shortRows * enginesSlowdown(facts->writtenPitch);
   return engineUs + peersUs + slowdown * bytes / (nRanks > 2 ? sharedEngineRate : engineRate);
 }
 

@@ -77,11 +77,14 @@ static ulyxResult_t joinByDeadline(int nRanks, ncclUniqueId id, int rank, int ti
     result = settleComm(meeting, begun, &deadline, "ncclCommSplit");
   }
   if (result == ulyxSuccess) result = settleComm(comm, ncclSuccess, &deadline, "ncclCommSplit");
-  (void)ncclCommAbort(meeting); /* nothing ever ran on it */
-  if (result == ulyxSuccess) {
+  if (result != ulyxSuccess) {
+    (void)ncclCommAbort(meeting);
+    if (comm != NULL) (void)ncclCommAbort(comm);
+  } else { /* not aborted: NCCL would abort what was split from it as well */
+    begun = ncclCommFinalize(meeting);
+    ulyxKeepFirst(&result, settleComm(meeting, begun, &deadline, "ncclCommFinalize"));
+    ulyxKeepFirst(&result, ULYX_NCCL(NULL, ncclCommDestroy(meeting)));
     *joined = comm;
-  } else if (comm != NULL) {
-    (void)ncclCommAbort(comm);
   }
   return speakOfDeadline(result, nRanks, rank, timeoutMs);
 }
