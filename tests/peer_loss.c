@@ -208,11 +208,13 @@ static _Noreturn void beLost(const Options* options, Trial* trial) {
 
 static void start(const Options* options, Trial* trial) {
   memset(trial, 0, sizeof *trial);
-  trial->ranks[0] = fork();
-  if (trial->ranks[0] == 0) options->signal == ABSENT ? waitForNobody(options, trial) : survive(options, trial);
+  const pid_t first = fork();
+  if (first == 0) options->signal == ABSENT ? waitForNobody(options, trial) : survive(options, trial);
+  trial->ranks[0] = first; /* by the parent alone: the memory is shared */
   if (options->signal == ABSENT) return;
-  trial->ranks[1] = fork();
-  if (trial->ranks[1] == 0) beLost(options, trial);
+  const pid_t second = fork();
+  if (second == 0) beLost(options, trial);
+  trial->ranks[1] = second;
 }
 
 /* Sends the signal at a random moment once both ranks loop. False: they never did. */
