@@ -1,11 +1,12 @@
-# What `cmake --install` puts where: the header, both libraries, the programs, and what find_package and pkg-config
+# What `cmake --install` puts where: the headers, both libraries, the programs, and what find_package and pkg-config
 # read. The prefix may be moved afterwards.
 
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(ulyx_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ulyx)
 
-install(FILES ${PROJECT_SOURCE_DIR}/include/ulyx.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES ${PROJECT_SOURCE_DIR}/include/ulyx.h ${PROJECT_SOURCE_DIR}/include/ulyx.hpp
+  ${PROJECT_SOURCE_DIR}/include/ulyx_plugin.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
 # Two export sets: who links the shared library needs neither the CUDA Toolkit nor NCCL's files.
 install(TARGETS ulyx EXPORT ulyxSharedTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}

@@ -637,6 +637,7 @@ typedef struct ulyxContextInfo {
         NULL                                                                                                       \
   }
 
+/* Any thread may ask at any time. */
 ULYX_API ulyxResult_t ulyxContextGetInfo(ulyxContext_t context, ulyxContextInfo_t* info);
 
 /* Keeps the `capacity` contexts used last (0: 64), found again by their contents. *cache is written on success
@@ -789,6 +790,7 @@ typedef struct ulyxStateShape {
 #define ULYX_STATE_SHAPE_INITIALIZER \
   { sizeof(ulyxStateShape_t), ULYX_STATE_SHAPE_MAGIC, 1, NULL, 0, 0, 0, 0, 0 }
 
+/* A plan for ulyxStateChain and ulyxStateChainBackward; otherwise as ulyxHaloPlanCreate. */
 ULYX_API ulyxResult_t ulyxStatePlanCreate(ulyxRuntime_t rt, const ulyxStateShape_t* shape, ulyxPlan_t* plan);
 
 /* The staging arena that the plan takes on the context's rank. Pure. */

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
  * The layout of everything public, against the numbers that programs built before were compiled with. What differs
- * here needs a new version in the struct, or a new SONAME; what is added is added here too. */
+ * here needs a new version in the struct, or a new SONAME; what is added is added here too. What differs in version 1
+ * of the plugin is wrong: nothing can be added to that. */
 #include <stdio.h>
 
 #include "ulyx.h"
+#include "ulyx_plugin.h"
 
 typedef struct {
   const char* name;
@@ -236,6 +238,144 @@ static const Layout kLayouts[] = {
     FIELD(ulyxStates_t, received, 288, 96),
     FIELD(ulyxStates_t, final, 384, 96),
     STRUCT(ulyxStates_t, 480),
+    FIELD(ulyxPluginInit_v1_t, size, 0, 8),
+    FIELD(ulyxPluginInit_v1_t, log, 8, 8),
+    FIELD(ulyxPluginInit_v1_t, user, 16, 8),
+    STRUCT(ulyxPluginInit_v1_t, 24),
+    FIELD(ulyxPluginUniqueId_v1_t, internal, 0, 128),
+    STRUCT(ulyxPluginUniqueId_v1_t, 128),
+    FIELD(ulyxPluginConfig_v1_t, size, 0, 8),
+    FIELD(ulyxPluginConfig_v1_t, arenaBytes, 8, 8),
+    FIELD(ulyxPluginConfig_v1_t, transport, 16, 4),
+    FIELD(ulyxPluginConfig_v1_t, agreePlans, 20, 4),
+    FIELD(ulyxPluginConfig_v1_t, timeoutMs, 24, 4),
+    FIELD(ulyxPluginConfig_v1_t, maxCtas, 28, 4),
+    FIELD(ulyxPluginConfig_v1_t, streamPriority, 32, 4),
+    FIELD(ulyxPluginConfig_v1_t, undisturbed, 36, 4),
+    FIELD(ulyxPluginConfig_v1_t, copyStreams, 40, 4),
+    FIELD(ulyxPluginConfig_v1_t, reserved, 44, 4),
+    STRUCT(ulyxPluginConfig_v1_t, 48),
+    FIELD(ulyxPluginRuntimeInfo_v1_t, size, 0, 8),
+    FIELD(ulyxPluginRuntimeInfo_v1_t, arenaBytes, 8, 8),
+    FIELD(ulyxPluginRuntimeInfo_v1_t, transportReason, 16, 8),
+    FIELD(ulyxPluginRuntimeInfo_v1_t, rank, 24, 4),
+    FIELD(ulyxPluginRuntimeInfo_v1_t, nRanks, 28, 4),
+    FIELD(ulyxPluginRuntimeInfo_v1_t, transport, 32, 4),
+    FIELD(ulyxPluginRuntimeInfo_v1_t, device, 36, 4),
+    FIELD(ulyxPluginRuntimeInfo_v1_t, ncclVersion, 40, 4),
+    FIELD(ulyxPluginRuntimeInfo_v1_t, closed, 44, 4),
+    STRUCT(ulyxPluginRuntimeInfo_v1_t, 48),
+    FIELD(ulyxPluginRange_v1_t, start, 0, 8),
+    FIELD(ulyxPluginRange_v1_t, stop, 8, 8),
+    STRUCT(ulyxPluginRange_v1_t, 16),
+    FIELD(ulyxPluginStrides_v1_t, batch, 0, 8),
+    FIELD(ulyxPluginStrides_v1_t, token, 8, 8),
+    FIELD(ulyxPluginStrides_v1_t, head, 16, 8),
+    STRUCT(ulyxPluginStrides_v1_t, 24),
+    FIELD(ulyxPluginShape_v1_t, size, 0, 8),
+    FIELD(ulyxPluginShape_v1_t, tokens, 8, 8),
+    FIELD(ulyxPluginShape_v1_t, heads, 16, 8),
+    FIELD(ulyxPluginShape_v1_t, kvHeads, 24, 8),
+    FIELD(ulyxPluginShape_v1_t, headDim, 32, 8),
+    FIELD(ulyxPluginShape_v1_t, valueDim, 40, 8),
+    FIELD(ulyxPluginShape_v1_t, batch, 48, 8),
+    FIELD(ulyxPluginShape_v1_t, replicatedTokens, 56, 8),
+    FIELD(ulyxPluginShape_v1_t, tokenCounts, 64, 8),
+    FIELD(ulyxPluginShape_v1_t, headCounts, 72, 8),
+    FIELD(ulyxPluginShape_v1_t, cuSeqlens, 80, 8),
+    FIELD(ulyxPluginShape_v1_t, cuSeqlensCount, 88, 8),
+    FIELD(ulyxPluginShape_v1_t, type, 96, 4),
+    FIELD(ulyxPluginShape_v1_t, elementBytes, 100, 4),
+    FIELD(ulyxPluginShape_v1_t, seqOrder, 104, 4),
+    FIELD(ulyxPluginShape_v1_t, headsOrder, 108, 4),
+    FIELD(ulyxPluginShape_v1_t, packedIn, 112, 4),
+    FIELD(ulyxPluginShape_v1_t, packedOut, 116, 4),
+    FIELD(ulyxPluginShape_v1_t, replicatedPlace, 120, 4),
+    FIELD(ulyxPluginShape_v1_t, reserved, 124, 4),
+    FIELD(ulyxPluginShape_v1_t, qIn, 128, 24),
+    FIELD(ulyxPluginShape_v1_t, kIn, 152, 24),
+    FIELD(ulyxPluginShape_v1_t, vIn, 176, 24),
+    FIELD(ulyxPluginShape_v1_t, qOut, 200, 24),
+    FIELD(ulyxPluginShape_v1_t, kOut, 224, 24),
+    FIELD(ulyxPluginShape_v1_t, vOut, 248, 24),
+    FIELD(ulyxPluginShape_v1_t, oIn, 272, 24),
+    FIELD(ulyxPluginShape_v1_t, oOut, 296, 24),
+    STRUCT(ulyxPluginShape_v1_t, 320),
+    FIELD(ulyxPluginShapeBytes_v1_t, size, 0, 8),
+    FIELD(ulyxPluginShapeBytes_v1_t, qIn, 8, 8),
+    FIELD(ulyxPluginShapeBytes_v1_t, kIn, 16, 8),
+    FIELD(ulyxPluginShapeBytes_v1_t, vIn, 24, 8),
+    FIELD(ulyxPluginShapeBytes_v1_t, qOut, 32, 8),
+    FIELD(ulyxPluginShapeBytes_v1_t, kOut, 40, 8),
+    FIELD(ulyxPluginShapeBytes_v1_t, vOut, 48, 8),
+    FIELD(ulyxPluginShapeBytes_v1_t, oIn, 56, 8),
+    FIELD(ulyxPluginShapeBytes_v1_t, oOut, 64, 8),
+    FIELD(ulyxPluginShapeBytes_v1_t, arena, 72, 8),
+    STRUCT(ulyxPluginShapeBytes_v1_t, 80),
+    FIELD(ulyxPluginPlanInfo_v1_t, size, 0, 8),
+    FIELD(ulyxPluginPlanInfo_v1_t, tokenRange, 8, 16),
+    FIELD(ulyxPluginPlanInfo_v1_t, headRange, 24, 16),
+    FIELD(ulyxPluginPlanInfo_v1_t, kvHeadRange, 40, 16),
+    FIELD(ulyxPluginPlanInfo_v1_t, seqReplicated, 56, 16),
+    FIELD(ulyxPluginPlanInfo_v1_t, headsReplicated, 72, 16),
+    FIELD(ulyxPluginPlanInfo_v1_t, tokenCounts, 88, 8),
+    FIELD(ulyxPluginPlanInfo_v1_t, headCounts, 96, 8),
+    FIELD(ulyxPluginPlanInfo_v1_t, kvHeadOfHead, 104, 8),
+    FIELD(ulyxPluginPlanInfo_v1_t, sequenceCount, 112, 8),
+    FIELD(ulyxPluginPlanInfo_v1_t, longestSequence, 120, 8),
+    FIELD(ulyxPluginPlanInfo_v1_t, arenaBytes, 128, 8),
+    FIELD(ulyxPluginPlanInfo_v1_t, signature, 136, 8),
+    FIELD(ulyxPluginPlanInfo_v1_t, seqToHeadsReason, 144, 8),
+    FIELD(ulyxPluginPlanInfo_v1_t, headsToSeqReason, 152, 8),
+    FIELD(ulyxPluginPlanInfo_v1_t, seqToHeadsUs, 160, 8),
+    FIELD(ulyxPluginPlanInfo_v1_t, headsToSeqUs, 168, 8),
+    FIELD(ulyxPluginPlanInfo_v1_t, seqToHeadsTransport, 176, 4),
+    FIELD(ulyxPluginPlanInfo_v1_t, headsToSeqTransport, 180, 4),
+    STRUCT(ulyxPluginPlanInfo_v1_t, 184),
+    FIELD(ulyxPluginTensor_v1_t, data, 0, 8),
+    FIELD(ulyxPluginTensor_v1_t, extents, 8, 32),
+    FIELD(ulyxPluginTensor_v1_t, strides, 40, 32),
+    FIELD(ulyxPluginTensor_v1_t, type, 72, 4),
+    FIELD(ulyxPluginTensor_v1_t, elementBytes, 76, 4),
+    STRUCT(ulyxPluginTensor_v1_t, 80),
+    FIELD(ulyxPluginTensors_v1_t, size, 0, 8),
+    FIELD(ulyxPluginTensors_v1_t, qIn, 8, 80),
+    FIELD(ulyxPluginTensors_v1_t, kIn, 88, 80),
+    FIELD(ulyxPluginTensors_v1_t, vIn, 168, 80),
+    FIELD(ulyxPluginTensors_v1_t, qOut, 248, 80),
+    FIELD(ulyxPluginTensors_v1_t, kOut, 328, 80),
+    FIELD(ulyxPluginTensors_v1_t, vOut, 408, 80),
+    FIELD(ulyxPluginTensors_v1_t, oIn, 488, 80),
+    FIELD(ulyxPluginTensors_v1_t, oOut, 568, 80),
+    STRUCT(ulyxPluginTensors_v1_t, 648),
+    FIELD(ulyxPlugin_v1_t, size, 0, 8),
+    FIELD(ulyxPlugin_v1_t, name, 8, 8),
+    FIELD(ulyxPlugin_v1_t, libraryVersion, 16, 4),
+    FIELD(ulyxPlugin_v1_t, reserved, 20, 4),
+    FIELD(ulyxPlugin_v1_t, init, 24, 8),
+    FIELD(ulyxPlugin_v1_t, finalize, 32, 8),
+    FIELD(ulyxPlugin_v1_t, errorString, 40, 8),
+    FIELD(ulyxPlugin_v1_t, lastError, 48, 8),
+    FIELD(ulyxPlugin_v1_t, getUniqueId, 56, 8),
+    FIELD(ulyxPlugin_v1_t, runtimeCreate, 64, 8),
+    FIELD(ulyxPlugin_v1_t, runtimeCreateFromComm, 72, 8),
+    FIELD(ulyxPlugin_v1_t, runtimeCreateLocal, 80, 8),
+    FIELD(ulyxPlugin_v1_t, runtimeGetInfo, 88, 8),
+    FIELD(ulyxPlugin_v1_t, runtimeReserve, 96, 8),
+    FIELD(ulyxPlugin_v1_t, runtimeGetAsyncError, 104, 8),
+    FIELD(ulyxPlugin_v1_t, runtimeClose, 112, 8),
+    FIELD(ulyxPlugin_v1_t, runtimeDestroy, 120, 8),
+    FIELD(ulyxPlugin_v1_t, memAlloc, 128, 8),
+    FIELD(ulyxPlugin_v1_t, memFree, 136, 8),
+    FIELD(ulyxPlugin_v1_t, shapeGetBytes, 144, 8),
+    FIELD(ulyxPlugin_v1_t, planCreate, 152, 8),
+    FIELD(ulyxPlugin_v1_t, planGetInfo, 160, 8),
+    FIELD(ulyxPlugin_v1_t, planGetTensors, 168, 8),
+    FIELD(ulyxPlugin_v1_t, planStoreCuSeqlens, 176, 8),
+    FIELD(ulyxPlugin_v1_t, planDestroy, 184, 8),
+    FIELD(ulyxPlugin_v1_t, seqToHeads, 192, 8),
+    FIELD(ulyxPlugin_v1_t, headsToSeq, 200, 8),
+    STRUCT(ulyxPlugin_v1_t, 208),
 };
 
 static const Number kNumbers[] = {
@@ -302,7 +442,42 @@ static const Number kNumbers[] = {
     NUMBER(ULYX_HALO_SHAPE_MAGIC, 0x756c7948u),
     NUMBER(ULYX_STATE_SHAPE_MAGIC, 0x756c794du),
     NUMBER(ULYX_UNIQUE_ID_BYTES, 128),
+    NUMBER(ulyxPluginLogError, 1), /* the plugin's other numbers are ulyx.h's: runtime/api_plugin.c */
+    NUMBER(ulyxPluginLogWarning, 2),
+    NUMBER(ulyxPluginLogInfo, 3),
 };
+
+/* Functions of the plugin's table. */
+#define SIGNATURE(function, result, ...) \
+  _Static_assert(_Generic(((ulyxPlugin_v1_t*)NULL)->function, result (*)(__VA_ARGS__): 1, default: 0), #function)
+SIGNATURE(init, int32_t, const ulyxPluginInit_v1_t*, ulyxPluginContext_t*);
+SIGNATURE(finalize, int32_t, ulyxPluginContext_t);
+SIGNATURE(errorString, const char*, int32_t);
+SIGNATURE(lastError, const char*, void);
+SIGNATURE(getUniqueId, int32_t, ulyxPluginContext_t, ulyxPluginUniqueId_v1_t*);
+SIGNATURE(runtimeCreate, int32_t, ulyxPluginContext_t, const ulyxPluginConfig_v1_t*, int32_t, const
+          ulyxPluginUniqueId_v1_t*, int32_t, ulyxPluginRuntime_t*);
+SIGNATURE(runtimeCreateFromComm, int32_t, ulyxPluginContext_t, const ulyxPluginConfig_v1_t*, void*,
+          ulyxPluginRuntime_t*);
+SIGNATURE(runtimeCreateLocal, int32_t, ulyxPluginContext_t, const ulyxPluginConfig_v1_t*, int32_t, const int32_t*,
+          ulyxPluginRuntime_t*);
+SIGNATURE(runtimeGetInfo, int32_t, ulyxPluginRuntime_t, ulyxPluginRuntimeInfo_v1_t*);
+SIGNATURE(runtimeReserve, int32_t, ulyxPluginRuntime_t, int64_t);
+SIGNATURE(runtimeGetAsyncError, int32_t, ulyxPluginRuntime_t, int32_t*);
+SIGNATURE(runtimeClose, int32_t, ulyxPluginRuntime_t);
+SIGNATURE(runtimeDestroy, int32_t, ulyxPluginRuntime_t);
+SIGNATURE(memAlloc, int32_t, ulyxPluginRuntime_t, int64_t, void**);
+SIGNATURE(memFree, int32_t, ulyxPluginRuntime_t, void*);
+SIGNATURE(shapeGetBytes, int32_t, ulyxPluginContext_t, const ulyxPluginShape_v1_t*, int32_t, int32_t,
+          ulyxPluginShapeBytes_v1_t*);
+SIGNATURE(planCreate, int32_t, ulyxPluginRuntime_t, const ulyxPluginShape_v1_t*, ulyxPluginPlan_t*);
+SIGNATURE(planGetInfo, int32_t, ulyxPluginRuntime_t, ulyxPluginPlan_t, ulyxPluginPlanInfo_v1_t*);
+SIGNATURE(planGetTensors, int32_t, ulyxPluginRuntime_t, ulyxPluginPlan_t, ulyxPluginTensors_v1_t*);
+SIGNATURE(planStoreCuSeqlens, int32_t, ulyxPluginRuntime_t, ulyxPluginPlan_t, int32_t*, void*);
+SIGNATURE(planDestroy, int32_t, ulyxPluginRuntime_t, ulyxPluginPlan_t);
+SIGNATURE(seqToHeads, int32_t, ulyxPluginRuntime_t, ulyxPluginPlan_t, const ulyxPluginTensors_v1_t*, void*);
+SIGNATURE(headsToSeq, int32_t, ulyxPluginRuntime_t, ulyxPluginPlan_t, const ulyxPluginTensors_v1_t*, void*);
+_Static_assert(_Generic((ulyxPluginLog_v1_t)NULL, void (*)(void*, int32_t, const char*): 1, default: 0), "log");
 /* clang-format on */
 
 int main(void) {

@@ -59,7 +59,9 @@ if ! libdir=$(cd "$libdir" && pwd) || [ ! -e "$libdir/libulyx.so" ]; then
   echo "$passed passed, $((failed + 1)) failed"
   exit 1
 fi
-check "the header is there" test -f "$prefix/include/ulyx.h"
+for header in ulyx.h ulyx.hpp ulyx_plugin.h; do
+  check "$header is there" test -f "$prefix/include/$header"
+done
 check "the static library is there" test -f "$libdir/libulyx.a"
 soname=$(readelf -d "$libdir/libulyx.so" | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')
 check "libulyx.so has a versioned SONAME" test "${soname#libulyx.so.}" != "$soname"
@@ -123,6 +125,15 @@ fi
 
 build_and_run "by hand, C" "$cc" consumer.c -std=c11 -pthread "-I$prefix/include" "-L$libdir" -lulyx "-Wl,-rpath,$libdir"
 build_and_run "by hand, C++" "$cxx" consumer.cc -std=c++11 "-I$prefix/include" "-L$libdir" -lulyx "-Wl,-rpath,$libdir"
+build_and_run "by hand, ulyx.hpp" "$cxx" consumer_17.cc -std=c++17 "-I$prefix/include" "-L$libdir" -lulyx \
+  "-Wl,-rpath,$libdir"
+
+# --- As a plugin: one header, and the library only when it runs --------------------------------------------------
+
+mkdir "$scratch/alone" && cp "$prefix/include/ulyx_plugin.h" "$scratch/alone"
+check "plugin: builds" "$cc" -o "$scratch/program" "$consumer/../plugin_test.c" -std=c11 -D_POSIX_C_SOURCE=200809L \
+  -pthread "-I$scratch/alone" -ldl
+check "plugin: is right" "$scratch/program" "$libdir/libulyx.so"
 
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]
