@@ -505,6 +505,10 @@ class Runtime : public detail::Owner<ulyxRuntime_t> {
     check(ulyxRuntimeGetAsyncError(get(), &error));
     return error;
   }
+  /// From any thread.
+  void abort() const {
+    check(ulyxRuntimeAbort(get()));
+  }
   void close() const {
     check(ulyxRuntimeClose(get()));
   }

@@ -261,6 +261,7 @@ typedef struct ulyxPlugin_v1 {
   int32_t (*runtimeReserve)(ulyxPluginRuntime_t rt, int64_t arenaBytes);
   /* *error is what a device found; the logger is told of it as well. */
   int32_t (*runtimeGetAsyncError)(ulyxPluginRuntime_t rt, int32_t* error);
+  int32_t (*runtimeAbort)(ulyxPluginRuntime_t rt);
   int32_t (*runtimeClose)(ulyxPluginRuntime_t rt);
   /* NULL is a no-op. Where a second thread is inside the runtime it lives on; whatever else is returned, it is gone. */
   int32_t (*runtimeDestroy)(ulyxPluginRuntime_t rt);

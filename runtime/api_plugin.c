@@ -324,6 +324,10 @@ static int32_t runtimeGetAsyncError(ulyxPluginRuntime_t rt, int32_t* error) {
   return ulyxPluginSuccess;
 }
 
+static int32_t runtimeAbort(ulyxPluginRuntime_t rt) {
+  return tellRuntime(rt, "runtimeAbort", ulyxRuntimeAbort(runtimeOf(rt)));
+}
+
 static int32_t runtimeClose(ulyxPluginRuntime_t rt) {
   return tellRuntime(rt, "runtimeClose", ulyxRuntimeClose(runtimeOf(rt)));
 }
@@ -497,6 +501,7 @@ const ulyxPlugin_v1_t ulyxPlugin_v1 = {
     .runtimeGetInfo = runtimeGetInfo,
     .runtimeReserve = runtimeReserve,
     .runtimeGetAsyncError = runtimeGetAsyncError,
+    .runtimeAbort = runtimeAbort,
     .runtimeClose = runtimeClose,
     .runtimeDestroy = runtimeDestroy,
     .memAlloc = memAlloc,

@@ -363,19 +363,20 @@ static const Layout kLayouts[] = {
     FIELD(ulyxPlugin_v1_t, runtimeGetInfo, 88, 8),
     FIELD(ulyxPlugin_v1_t, runtimeReserve, 96, 8),
     FIELD(ulyxPlugin_v1_t, runtimeGetAsyncError, 104, 8),
-    FIELD(ulyxPlugin_v1_t, runtimeClose, 112, 8),
-    FIELD(ulyxPlugin_v1_t, runtimeDestroy, 120, 8),
-    FIELD(ulyxPlugin_v1_t, memAlloc, 128, 8),
-    FIELD(ulyxPlugin_v1_t, memFree, 136, 8),
-    FIELD(ulyxPlugin_v1_t, shapeGetBytes, 144, 8),
-    FIELD(ulyxPlugin_v1_t, planCreate, 152, 8),
-    FIELD(ulyxPlugin_v1_t, planGetInfo, 160, 8),
-    FIELD(ulyxPlugin_v1_t, planGetTensors, 168, 8),
-    FIELD(ulyxPlugin_v1_t, planStoreCuSeqlens, 176, 8),
-    FIELD(ulyxPlugin_v1_t, planDestroy, 184, 8),
-    FIELD(ulyxPlugin_v1_t, seqToHeads, 192, 8),
-    FIELD(ulyxPlugin_v1_t, headsToSeq, 200, 8),
-    STRUCT(ulyxPlugin_v1_t, 208),
+    FIELD(ulyxPlugin_v1_t, runtimeAbort, 112, 8),
+    FIELD(ulyxPlugin_v1_t, runtimeClose, 120, 8),
+    FIELD(ulyxPlugin_v1_t, runtimeDestroy, 128, 8),
+    FIELD(ulyxPlugin_v1_t, memAlloc, 136, 8),
+    FIELD(ulyxPlugin_v1_t, memFree, 144, 8),
+    FIELD(ulyxPlugin_v1_t, shapeGetBytes, 152, 8),
+    FIELD(ulyxPlugin_v1_t, planCreate, 160, 8),
+    FIELD(ulyxPlugin_v1_t, planGetInfo, 168, 8),
+    FIELD(ulyxPlugin_v1_t, planGetTensors, 176, 8),
+    FIELD(ulyxPlugin_v1_t, planStoreCuSeqlens, 184, 8),
+    FIELD(ulyxPlugin_v1_t, planDestroy, 192, 8),
+    FIELD(ulyxPlugin_v1_t, seqToHeads, 200, 8),
+    FIELD(ulyxPlugin_v1_t, headsToSeq, 208, 8),
+    STRUCT(ulyxPlugin_v1_t, 216),
 };
 
 static const Number kNumbers[] = {
@@ -464,6 +465,7 @@ SIGNATURE(runtimeCreateLocal, int32_t, ulyxPluginContext_t, const ulyxPluginConf
 SIGNATURE(runtimeGetInfo, int32_t, ulyxPluginRuntime_t, ulyxPluginRuntimeInfo_v1_t*);
 SIGNATURE(runtimeReserve, int32_t, ulyxPluginRuntime_t, int64_t);
 SIGNATURE(runtimeGetAsyncError, int32_t, ulyxPluginRuntime_t, int32_t*);
+SIGNATURE(runtimeAbort, int32_t, ulyxPluginRuntime_t);
 SIGNATURE(runtimeClose, int32_t, ulyxPluginRuntime_t);
 SIGNATURE(runtimeDestroy, int32_t, ulyxPluginRuntime_t);
 SIGNATURE(memAlloc, int32_t, ulyxPluginRuntime_t, int64_t, void**);

@@ -215,6 +215,7 @@ static void wrongArguments(ulyxPluginContext_t context, Log* log) {
   CHECK(plugin->runtimeGetInfo(NULL, &info) == ulyxPluginInvalidArgument);
   CHECK(plugin->runtimeReserve(NULL, 1) == ulyxPluginInvalidArgument);
   CHECK(plugin->runtimeGetAsyncError(NULL, &error) == ulyxPluginInvalidArgument && error == -1);
+  CHECK(plugin->runtimeAbort(NULL) == ulyxPluginInvalidArgument);
   CHECK(plugin->runtimeClose(NULL) == ulyxPluginInvalidArgument);
   CHECK(plugin->runtimeDestroy(NULL) == ulyxPluginSuccess);
   CHECK(plugin->memAlloc(NULL, 1, &ptr) == ulyxPluginInvalidArgument && ptr == NULL);
