@@ -14,8 +14,8 @@ static const double meetingUs = 6.6, peerUs = 0.15;
 /* Stores lose up to this long while they fill and drain the link; half of it at fillBytes. */
 static const double fillUs = 4.0, fillBytes = 10e6;
 
-/* Engines begin and end, unless multiprocessors store everything meanwhile. */
-static const double engineUs = 22.5, allStoredUs = 15.0, headBytes = 2.5 * 1024 * 1024;
+/* Engines begin and end; of the bytes multiprocessors store the first meanwhile, or all. */
+static const double engineUs = 28.0, allStoredUs = 15.0, headBytes = 2.5 * 1024 * 1024;
 
 /* Engines slow down on rows shorter than this. */
 static const double engineRowBytes = 256;
@@ -50,7 +50,7 @@ static double copyEngineUs(const ulyxPhaseFacts* facts, int nRanks) {
   if (bytes <= headBytes) return allStoredUs + peersUs + bytes / storeRate * 16 / unitBytes(facts->rowBytes);
   const double shortRows = row < engineRowBytes ? engineRowBytes / (row + 1) : 1;
   const double slowdown = shortRows * enginesSlowdown(facts->writtenPitch);
-  return engineUs + peersUs + slowdown * bytes / (nRanks > 2 ? sharedEngineRate : engineRate);
+  return engineUs + peersUs + slowdown * (bytes - headBytes) / (nRanks > 2 ? sharedEngineRate : engineRate);
 }
 
 ulyxCost ulyxCostOf(const ulyxPhaseFacts* facts, int nRanks) {
