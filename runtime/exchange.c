@@ -79,15 +79,15 @@ static Shares sharesOf(const ulyxGeometry* geometry, const ulyxOperation* operat
                                         : (Shares){heads, tokens + geometry->replicatedTokens};
 }
 
-/* The bytes that the rank's busier direction carries. */
+/* The bytes that the rank's busier direction carries. Tokens and heads come first in the products: where there are
+ * none, a batch and a head may be so large that theirs would not fit. */
 static int64_t busierBytes(const ulyxGeometry* geometry, const ulyxOperation* operation, const Shares* all, int rank) {
   int64_t sent = 0, received = 0;
   for (int role = operation->firstRole; role <= (int)operation->lastRole; ++role) {
-    const int64_t unitBytes =
-        ulyxGeometryView(geometry, operation->from, (ulyxRole)role, rank).headBytes * geometry->batch;
+    const int64_t headBytes = ulyxGeometryView(geometry, operation->from, (ulyxRole)role, rank).headBytes;
     const Shares own = sharesOf(geometry, operation, (ulyxRole)role, rank);
-    sent += own.from * (all[role].to - own.to) * unitBytes;
-    received += (all[role].from - own.from) * own.to * unitBytes;
+    sent += own.from * (all[role].to - own.to) * headBytes * geometry->batch;
+    received += (all[role].from - own.from) * own.to * headBytes * geometry->batch;
   }
   return ulyxMax64(sent, received);
 }

@@ -115,6 +115,17 @@ TEST(Shape, HugeStridesOfEmptyTensorsDoNoHarm) {
   }
 }
 
+TEST(Shape, AHugeBatchOfNoTokensDoesNoHarm) {
+  Shape shape(0, 2, 8);
+  shape.TokenCounts({0, 0});
+  shape.c.batch = int64_t{1} << 61;  // times the bytes of a head it passes 2^63
+  for (const ulyxOp_t op : {ulyxOpSeqToHeads, ulyxOpHeadsToSeq}) {
+    ulyxShapeTimes_t times = ULYX_SHAPE_TIMES_INITIALIZER;
+    MUST(ulyxShapeGetTimes(&shape.c, 2, op, &times));
+    EXPECT_EQ(times.remoteBytes, 0);
+  }
+}
+
 TEST(Shape, SixtyThreeBitsAreEnoughForLargeWorlds) {
   Shape shape(int64_t{1} << 40, 512, 128);
   std::vector<int64_t> bytes(64 * 64);
