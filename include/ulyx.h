@@ -355,12 +355,15 @@ ULYX_API ulyxResult_t ulyxRuntimeGetInfo(ulyxRuntime_t rt, ulyxRuntimeInfo_t* in
 /* What a device found while an exchange ran (direct, copy_engine), ulyxSuccess if nothing; ulyxGetLastError has the
  * words. Does not wait for anything. Also on a closed runtime.
  *
- * ulyxMismatch: the ranks meant different exchanges, and every rank finds out. direct has moved nothing; copy_engine
- * cannot recall what was queued: the outputs are void, and where the ranks' outputs lay differently so is other memory
- * from ulyxMemAlloc. Told once, by this call or by the next exchange, which is enqueued all the same so that the ranks
- * stay in step.
+ * ulyxMismatch: the ranks meant different exchanges, and every rank finds out. direct has moved nothing, save in an
+ * all-to-all in which two ranks disagree about each other alone: the others have stored their rows, and every output is
+ * void. copy_engine cannot recall what was queued: the outputs are void, and where the ranks' outputs lay differently
+ * so is other memory from ulyxMemAlloc. Told once, by this call or by the next exchange, which is enqueued all the same
+ * so that the ranks stay in step.
  * ulyxTimeout, ulyxRemoteError: a rank did not come, or gave up. Told for ever, by exchanges too, which then do
- * nothing; destroy the runtime. Outputs of copy_engine are void, on the rank that did not come as well. */
+ * nothing; destroy the runtime. Outputs of copy_engine are void, on the rank that did not come as well, and so is the
+ * output of the exchange before, also where that had succeeded: engines of a rank that has given up still make what was
+ * queued on them. */
 ULYX_API ulyxResult_t ulyxRuntimeGetAsyncError(ulyxRuntime_t rt, ulyxResult_t* error);
 
 /* Loses the world of this runtime from any thread, at any time before ulyxRuntimeDestroy: whoever waits in one of its

@@ -155,7 +155,8 @@ static void countFinished(ulyxGuard* guard) {
   }
 }
 
-__attribute__((format(printf, 3, 4))) static void lose(ulyxGuard* guard, ulyxResult_t code, const char* format, ...) {
+__attribute__((format(printf, 3, 4))) static void loseNow(ulyxGuard* guard, ulyxResult_t code, const char* format,
+                                                          ...) {
   va_list arguments;
   va_start(arguments, format);
   loseLocked(guard, code, format, arguments);
@@ -165,18 +166,18 @@ __attribute__((format(printf, 3, 4))) static void lose(ulyxGuard* guard, ulyxRes
 static void look(ulyxGuard* guard) {
   const int64_t patienceNs = guard->timeoutMs * INT64_C(1000000);
   if (guard->call != NULL && nowNs() - guard->calledNs > patienceNs) {
-    lose(guard, ulyxTimeout, "%s took longer than %d ms: a rank did not come; destroy the runtime", guard->call,
-         guard->timeoutMs);
+    loseNow(guard, ulyxTimeout, "%s took longer than %d ms: a rank did not come; destroy the runtime", guard->call,
+            guard->timeoutMs);
     return;
   }
   if (guard->enqueued == guard->finished) return;
   countFinished(guard);
   if (guard->enqueued == guard->finished || nowNs() - guard->movedNs <= patienceNs) return;
-  lose(guard, ulyxTimeout,
-       "exchange %" PRId64
-       " by nccl did not end within %d ms: a rank did not come, or what precedes it on its stream "
-       "takes longer; destroy the runtime",
-       guard->finished, guard->timeoutMs);
+  loseNow(guard, ulyxTimeout,
+          "exchange %" PRId64
+          " by nccl did not end within %d ms: a rank did not come, or what precedes it on its stream "
+          "takes longer; destroy the runtime",
+          guard->finished, guard->timeoutMs);
 }
 
 static void* keepWatch(void* argument) {

@@ -4,7 +4,8 @@
 # docs/errors.md against the library: every message that runtime/ can give stands there under its result code, none
 # stands there that no code gives, and every result code has its row and its number.
 #
-# A message is what ulyxFail is given, or what is written into a `failure` or a `why` that it quotes. In the document it
+# A message is what ulyxFail is given, what a guard loses its world with, or what is written into a `failure` or a `why`
+# that it quotes. In the document it
 # stands between backquotes at the beginning of a row, several with <br> between them; <words> stand for what is filled
 # in: one conversion, or one word of a message that names it outright.
 #
@@ -59,20 +60,23 @@ function literal(given,    joined, inside, i, c) {
 function scan(    rest, call, code, format) {
   at = 1
   line = 1
-  while (match(rest = substr(text, at), /(ulyxFail|snprintf)\(/)) {
+  while (match(rest = substr(text, at), /(ulyxFail|ulyxGuardLose|loseNow|snprintf)\(/)) {
     code = substr(rest, 1, RSTART)
     line += gsub(/\n/, "", code)
     call = substr(rest, RSTART, RLENGTH)
     at += RSTART + RLENGTH - 1
     code = argument()
+    if (call == "snprintf(" && substr(rest, RSTART - 1, 1) == "v") continue # of what its caller has named
     if (call == "snprintf(") {
       if (code !~ /(failure|why)$/) continue
       argument() # its size
       code = "?"
+    } else if (call != "ulyxFail(") {
+      code = argument() # behind the guard
     }
     format = argument()
     line += gsub(/\n/, "\n", format)
-    if (format ~ /^const char\*/) continue # ulyxFail itself
+    if (format ~ /^const char\*/ || code == "code") continue # one of these itself
     if (format !~ /^"/) { fault("the message is no literal"); continue }
     format = literal(format)
     if (format == "<>") continue # what has been said already

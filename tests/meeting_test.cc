@@ -157,6 +157,45 @@ TEST_P(Meetings, OfRowsThatDoNotMatchAreAMismatchAndNothingIsWritten) {
   });
 }
 
+TEST_P(Meetings, OfTwoRanksThatDisagreeAboutEachOtherReachTheThird) {
+  ULYX_SKIP_UNLESS_RANKS_MEET(*GetParam(), 3);
+  ulyxConfig_t config = ULYX_CONFIG_INITIALIZER;
+  config.agreePlans = 0;
+  config.arenaBytes = 1 << 20;
+  const Session session(*GetParam(), 3, &config);
+  session.Run([&](int rank) {
+    ulyxPlan_t plans[2] = {};  // one that two ranks disagree about, and one that all mean
+    for (const int64_t sent : {3, 1}) {
+      // Every pair exchanges one row, but rank 1 would send rank 0 `sent`.
+      const int64_t send[3] = {rank == 0 ? 0 : rank == 1 ? sent : 1, rank == 1 ? 0 : 1, rank == 2 ? 0 : 1};
+      const int64_t receive[3] = {rank == 0 ? 0 : 1, rank == 1 ? 0 : 1, rank == 2 ? 0 : 1};
+      ulyxRowsShape_t shape = ULYX_ROWS_SHAPE_INITIALIZER;
+      shape.op = ulyxRowsAllToAll;
+      shape.rowElements = 8;
+      shape.sendCounts = send;
+      shape.recvCounts = receive;
+      MUST(ulyxRowsPlanCreate(session.Runtime(rank), &shape, &plans[sent == 1]));
+    }
+    void* memory = nullptr;
+    MUST(ulyxMemAlloc(session.Runtime(rank), 4096, &memory));
+    for (int i = 0; i < 4; i++) {
+      ulyxTensor_t in, out;
+      MUST(ulyxPlanGetRows(plans[i % 2], &in, &out));
+      in.data = static_cast<char*>(memory) + 2048;
+      out.data = memory;
+      MUST(ulyxAllToAllRows(plans[i % 2], &in, &out, session.Stream(rank)));
+      session.Synchronize(rank);
+      ulyxResult_t error = ulyxSuccess;
+      MUST(ulyxRuntimeGetAsyncError(session.Runtime(rank), &error));
+      EXPECT_EQ(error, i % 2 == 0 ? ulyxMismatch : ulyxSuccess) << ulyxGetErrorString(error);
+      const std::string said = ulyxGetLastError(session.Runtime(rank));
+      EXPECT_EQ(i % 2 == 0 && rank == 2, i % 2 == 0 && said.find("third rank") != std::string::npos) << said;
+    }
+    MUST(ulyxMemFree(session.Runtime(rank), memory));
+    for (const ulyxPlan_t plan : plans) MUST(ulyxPlanDestroy(plan));
+  });
+}
+
 TEST_P(Meetings, WithARankThatDoesNotComeEndAtTheDeadlineAndSayWho) {
   ULYX_SKIP_UNLESS_RANKS_MEET(*GetParam(), 2);
   const int nRanks = Ranks(*GetParam());
