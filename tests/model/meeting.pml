@@ -53,7 +53,6 @@
  *   DEATH        the last rank may stop for ever
  *   HOST         rank 0's host asks for mismatches while exchanges run
  *   NO_OVERRUN   an output that a lost rank's engine writes too late is an error, too
- *   FIXED_...    a promise kept that the code breaks (docs/reliability.md)
  *   BREAK_...    a fault put in, which SPIN must find (check.sh) */
 
 #ifndef RANKS
