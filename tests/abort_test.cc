@@ -35,6 +35,13 @@ class Aborts : public ::testing::TestWithParam<const World*> {
 };
 ULYX_ON_EVERY_WORLD(Aborts);
 
+void ExchangeAndCheck(const Session& session, ulyxPlan_t plan, const RankTensors& tensors, int rank) {
+  tensors.Fill();
+  Exchange(session, plan, tensors, rank);
+  session.Synchronize(rank);
+  tensors.ExpectWritten();
+}
+
 std::thread AbortSoon(ulyxRuntime_t runtime) {
   return std::thread([runtime] {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -118,10 +125,7 @@ TEST_P(Aborts, OfAWorldThatRestsAreFoundByTheNextCallAndANewWorldWorks) {
     session.Run([&](int rank) {
       const ulyxPlan_t plan = MakePlan(session, shape.c, rank);
       const RankTensors tensors(session, oracle, rank, Ordinary);
-      tensors.Fill();
-      Exchange(session, plan, tensors, rank);
-      session.Synchronize(rank);
-      tensors.ExpectWritten();
+      ExchangeAndCheck(session, plan, tensors, rank);
       (void)MakePlan(session, shape.c, rank);  // every rank's exchanges have ended
       MUST(ulyxRuntimeAbort(session.Runtime(rank)));
       const ulyxQkv_t in = tensors.In(plan), out = tensors.Out(plan);
@@ -141,10 +145,7 @@ TEST_P(Aborts, OfAWorldThatRestsAreFoundByTheNextCallAndANewWorldWorks) {
   session.Run([&](int rank) {
     const ulyxPlan_t plan = MakePlan(session, shape.c, rank);
     const RankTensors tensors(session, oracle, rank, Ordinary);
-    tensors.Fill();
-    Exchange(session, plan, tensors, rank);
-    session.Synchronize(rank);
-    tensors.ExpectWritten();
+    ExchangeAndCheck(session, plan, tensors, rank);
   });
 }
 

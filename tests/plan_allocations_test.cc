@@ -19,20 +19,7 @@ namespace ulyx_test {
 
 namespace {
 
-class WarmPlans : public ::testing::TestWithParam<const World*> {
- protected:
-  const World& On() const { return *GetParam(); }
-  bool OnLoopback() const { return On().Transport() == ulyxTransportLoopback; }
-
-  // Room for every plan below. What a fake or a driver allocates is not ulyx's: on GPUs plans are made, not agreed
-  // upon.
-  ulyxConfig_t Config() const {
-    ulyxConfig_t config = ULYX_CONFIG_INITIALIZER;
-    config.arenaBytes = 32 << 20;
-    config.agreePlans = OnLoopback() ? 1 : 0;
-    return config;
-  }
-};
+class WarmPlans : public PlansAgain {};
 ULYX_ON_EVERY_WORLD(WarmPlans);
 
 // Eight pieces of a rank's memory, each enough for any tensor of the plans below.
