@@ -52,12 +52,12 @@ struct Life {
   }
 };
 
-Life LiveAndDie(const World& world, int transport, const ulyxShape_t& shape, const std::vector<void*>& in,
-                const std::vector<void*>& out) {
+Life LiveAndDie(const World& world, int transport, int timeoutMs, const ulyxShape_t& shape,
+                const std::vector<void*>& in, const std::vector<void*>& out) {
   Life life;
   ulyxConfig_t config = ULYX_CONFIG_INITIALIZER;
   config.transport = transport;
-  config.timeoutMs = 200;  // how long a meeting waits for the rank that stopped
+  config.timeoutMs = timeoutMs;
   std::vector<ulyxRuntime_t> runtimes(kRanks);
   const std::vector<int> devices = world.Devices(kRanks);
   life.results.push_back(ulyxRuntimeCreateLocal(&config, kRanks, devices.data(), runtimes.data()));
@@ -196,7 +196,7 @@ TEST_P(Fault, EndsInAnErrorAndLeavesNothingBehind) {
     SCOPED_TRACE("call " + std::to_string(call));
     const int64_t faults = fakeGet().faults;
     fakeFailNth(function.c_str(), call);
-    const Life life = LiveAndDie(world, transport, shape.c, in, out);
+    const Life life = LiveAndDie(world, transport, 200, shape.c, in, out);  // a meeting waits so long for the other
     reached = fakeGet().faults > faults;
     fakeFailNth(nullptr, 0);
     EXPECT_FALSE(life.Clean() && reached && !MayPass(function));
@@ -204,7 +204,7 @@ TEST_P(Fault, EndsInAnErrorAndLeavesNothingBehind) {
   }
   EXPECT_GT(call, 2) << "never called: take it off the list";
   fakeSetDeadlineMs(20000);
-  EXPECT_TRUE(LiveAndDie(world, transport, shape.c, in, out).Clean());
+  EXPECT_TRUE(LiveAndDie(world, transport, 20000, shape.c, in, out).Clean());
   for (int rank = 0; rank < kRanks; rank++) {
     world.Free(rank, in[rank]);
     world.Free(rank, out[rank]);
