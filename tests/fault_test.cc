@@ -194,10 +194,15 @@ TEST_P(Fault, EndsInAnErrorAndLeavesNothingBehind) {
   int call = 1;
   for (; reached && !HasFailure(); call++) {
     SCOPED_TRACE("call " + std::to_string(call));
-    const int64_t faults = fakeGet().faults;
-    fakeFailNth(function.c_str(), call);
-    const Life life = LiveAndDie(world, transport, 200, shape.c, in, out);  // a meeting waits so long for the other
-    reached = fakeGet().faults > faults;
+    Life life;
+    // A busy machine can end a life before it comes to the call: that one does not count.
+    for (int tries = 0; tries < 20; tries++) {
+      const int64_t faults = fakeGet().faults;
+      fakeFailNth(function.c_str(), call);
+      life = LiveAndDie(world, transport, 200, shape.c, in, out);  // a meeting waits so long for the other
+      reached = fakeGet().faults > faults;
+      if (reached || life.Clean()) break;
+    }
     fakeFailNth(nullptr, 0);
     EXPECT_FALSE(life.Clean() && reached && !MayPass(function));
     ExpectSame(fakeGet(), before);
