@@ -39,7 +39,7 @@ void Require(bool holds, const std::string& otherwise) {
 class Phases {
  public:
   Phases(const ulyxShape_t& shape, int nRanks, ulyxOp_t op) : phases_(nRanks) {
-    ulyxGeometry geometry;
+    ulyxGeometry geometry = {};
     MUST(ulyxGeometryResolve(&shape, nRanks, &geometry));
     ulyxResult_t result = ulyxSuccess;
     for (int rank = 0; rank < nRanks && result == ulyxSuccess; rank++) {
