@@ -189,12 +189,17 @@ static ulyxResult_t checkUnused(ulyxTransport* transport) {
                   (long long)held, transport->rank);
 }
 
+/* A world that is lost already has told its peers, and what it has mapped of theirs may be gone. */
 static ulyxResult_t lose(ulyxTransport* transport) {
   ulyxGpu* const self = (ulyxGpu*)transport;
   int previous = 0;
+  if (ulyxGuardFound(&self->world.guard) != ulyxSuccess) return ulyxSuccess;
   ULYX_TRY(ulyxDeviceEnter(transport->device, &previous));
+  enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed; /* the copies must not spoil somebody's capture */
+  (void)cudaThreadExchangeStreamCaptureMode(&mode);
   const ulyxResult_t told = ulyxMeetingsAbort(&self->meetings, &self->windows, &self->world);
   ulyxGuardLose(&self->world.guard, ulyxRemoteError, "rank %d was aborted; destroy the runtime", transport->rank);
+  (void)cudaThreadExchangeStreamCaptureMode(&mode);
   ulyxDeviceLeave(transport->device, previous);
   return told;
 }

@@ -84,8 +84,9 @@ static ulyxResult_t joinByDeadline(int nRanks, ncclUniqueId id, int rank, int ti
     begun = ncclCommFinalize(meeting);
     ulyxKeepFirst(&result, settleComm(meeting, begun, &deadline, "ncclCommFinalize"));
     ulyxKeepFirst(&result, ULYX_NCCL(NULL, ncclCommDestroy(meeting)));
-    *joined = comm;
+    if (result != ulyxSuccess) (void)ncclCommAbort(comm);
   }
+  if (result == ulyxSuccess) *joined = comm;
   return speakOfDeadline(result, nRanks, rank, timeoutMs);
 }
 

@@ -450,6 +450,12 @@ def test_runtimes(tally: Tally) -> None:
     runtimes[0].reserve(1 << 20)
     alone = lambda: ulyx.Plan(runtimes[0], tokens=9, heads=6, head_dim=2)
     tally.refuses("a rank whose peers do not come", alone, ulyx.TIMEOUT, "300 ms")
+    aborted, other = ulyx.Runtime.create_local(2)
+    aborted.abort()
+    lost = lambda: ulyx.Plan(aborted, tokens=9, heads=6, head_dim=2)
+    tally.refuses("use of an aborted runtime", lost, ulyx.REMOTE_ERROR, "rank 0 was aborted")
+    for runtime in (aborted, other):
+        runtime.destroy()
     runtimes[1].close()
     tally.check("closed", runtimes[1].info.closed)
     tally.refuses("use of a closed runtime", lambda: runtimes[1].reserve(0), ulyx.CLOSED)

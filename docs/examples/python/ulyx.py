@@ -302,6 +302,7 @@ _PROTOTYPES = {
     "ulyxRuntimeReserve": [c_void_p, c_int64],
     "ulyxRuntimeGetInfo": [c_void_p, POINTER(CRuntimeInfo)],
     "ulyxRuntimeGetAsyncError": [c_void_p, POINTER(c_int)],
+    "ulyxRuntimeAbort": [c_void_p],
     "ulyxRuntimeClose": [c_void_p],
     "ulyxRuntimeDestroy": [POINTER(c_void_p)],
     "ulyxMemAlloc": [c_void_p, c_int64, POINTER(c_void_p)],
@@ -727,6 +728,10 @@ class Runtime:
         nbytes = math.prod(shape) * DATA_TYPES[name].bytes
         self.library.check(self.library.c.ulyxMemAlloc(self.handle, nbytes, byref(pointer)))
         return Buffer(self, pointer.value or 0, shape, name)
+
+    def abort(self) -> None:
+        """Loses the world, from any thread: nobody waits any more. What waited raises, and so does every later call."""
+        self.library.check(self.library.c.ulyxRuntimeAbort(self.handle))
 
     def close(self) -> None:
         """Ends use; what is enqueued finishes. Not collective."""
