@@ -184,7 +184,7 @@ static void* keepWatch(void* argument) {
   ulyxGuard* const guard = argument;
   const int64_t shareMs = ulyxMax64(1, guard->timeoutMs / LOOKS_A_DEADLINE);
   const int64_t lookMs = ulyxMin64(shareMs, LONGEST_LOOK_MS);
-  (void)cudaSetDevice(guard->device); /* what fails here fails in every query as well */
+  (void)cudaSetDevice(guard->device);                             /* what fails here fails in every query as well */
   enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed; /* a query must not spoil somebody's capture */
   (void)cudaThreadExchangeStreamCaptureMode(&mode);
   pthread_mutex_lock(&guard->lock);
