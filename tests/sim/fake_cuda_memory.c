@@ -175,6 +175,20 @@ static bool sideIsRight(fakeSide side, const void* p, size_t bytes, const char* 
   return false;
 }
 
+/* A few words arrive whole, and the last of them last: others may be looking at them. */
+#define MOST_WORD_BYTES 128
+static void copyWords(void* dst, const void* src, size_t bytes) {
+  if (((uintptr_t)dst | (uintptr_t)src | bytes) % sizeof(uint64_t) == 0) {
+    for (size_t i = 0; i < bytes / sizeof(uint64_t); i++) {
+      __atomic_store_n((uint64_t*)dst + i, ((const uint64_t*)src)[i], __ATOMIC_RELEASE);
+    }
+    return;
+  }
+  for (size_t i = 0; i < bytes / sizeof(uint32_t); i++) {
+    __atomic_store_n((uint32_t*)dst + i, ((const uint32_t*)src)[i], __ATOMIC_RELEASE);
+  }
+}
+
 static cudaError_t copy(void* dst, size_t dstPitch, const void* src, size_t srcPitch, size_t width, size_t height,
                         enum cudaMemcpyKind kind, const char* function) {
   if (width == 0 || height == 0) return cudaSuccess;
@@ -189,8 +203,8 @@ static cudaError_t copy(void* dst, size_t dstPitch, const void* src, size_t srcP
       !sideIsRight(dstSide, dst, (height - 1) * dstPitch + width, function, "destination")) {
     return fakeCudaResult(cudaErrorInvalidValue);
   }
-  if (height == 1 && width == sizeof(uint64_t) && ((uintptr_t)dst | (uintptr_t)src) % sizeof(uint64_t) == 0) {
-    __atomic_store_n((uint64_t*)dst, *(const uint64_t*)src, __ATOMIC_RELEASE); /* a word arrives whole, and last */
+  if (height == 1 && width <= MOST_WORD_BYTES && ((uintptr_t)dst | (uintptr_t)src | width) % sizeof(uint32_t) == 0) {
+    copyWords(dst, src, width);
     return cudaSuccess;
   }
   for (size_t row = 0; row < height; row++) {

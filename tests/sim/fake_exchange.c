@@ -42,9 +42,18 @@ static void writeReport(volatile ulyxReport* report, uint64_t epoch, ulyxFound f
   __atomic_store_n(&report->kind, (uint32_t)found, __ATOMIC_RELEASE);
 }
 
+/* Of the state's words that an abort writes from another thread. */
+static void setWord(uint32_t* word, uint32_t value) {
+  __atomic_store_n(word, value, __ATOMIC_RELAXED);
+}
+
+static bool isSet(const uint32_t* word) {
+  return __atomic_load_n(word, __ATOMIC_RELAXED) != 0;
+}
+
 static void lose(const ulyxMeeting* meeting, uint64_t epoch, ulyxFound found, int peer) {
-  meeting->state->lost = 1;
-  meeting->state->voided = 1;
+  setWord(&meeting->state->lost, 1);
+  setWord(&meeting->state->voided, 1);
   writeReport(meeting->final, epoch, found, peer, 0, 0);
   for (int other = 0; other < meeting->nRanks; other++) {
     if (other == meeting->rank) continue;
@@ -128,10 +137,10 @@ static void meet(const ulyxMeeting* meeting, const uint64_t* pairs, uint64_t epo
 }
 
 static void refuse(const ulyxMeeting* meeting, uint64_t epoch, const Met* met) {
-  if (meeting->state->refused) return;
+  if (isSet(&meeting->state->refused)) return;
   const ulyxRecords* mine = recordsOf(meeting, meeting->rank);
-  meeting->state->refused = 1;
-  meeting->state->voided = 1;
+  setWord(&meeting->state->refused, 1);
+  setWord(&meeting->state->voided, 1);
   if (met->mismatch >= 0) {
     writeReport(meeting->passing, epoch, ulyxFoundMismatch, met->mismatch, meeting->signature,
                 loadSlot(&mine->entry[met->mismatch].slot[0]).value);
@@ -198,7 +207,7 @@ static bool makeCopies(const ulyxExchangeBatch* batch, const Met* met) {
 
 static void leave(const ulyxMeeting* meeting, uint64_t epoch) {
   const ulyxRecords* mine = recordsOf(meeting, meeting->rank);
-  const bool refused = meeting->state->refused != 0;
+  const bool refused = isSet(&meeting->state->refused);
   uint64_t value = 0, refusal = 0;
   int refusing = -1;
   for (int other = 0; other < meeting->nRanks; other++) {
@@ -213,15 +222,15 @@ static void leave(const ulyxMeeting* meeting, uint64_t epoch) {
     if (!await(meeting, &mine->engineExit[peer], epoch, peer, &value)) return;
   }
   if (refusing >= 0 && !refused) writeReport(meeting->passing, epoch, ulyxFoundRefusal, refusing, 0, 0);
-  meeting->state->voided = refused || refusing >= 0 ? 1 : 0;
-  meeting->state->refused = 0;
+  setWord(&meeting->state->voided, refused || refusing >= 0 ? 1 : 0);
+  setWord(&meeting->state->refused, 0);
   meeting->state->epoch = epoch;
 }
 
 static cudaError_t runKernel(const ulyxExchangeBatch* batch, int device) {
   const ulyxMeeting* meeting = &batch->meeting;
   Met met = {.mismatch = -1, .misplaced = -1};
-  if (meeting->state->lost) return cudaSuccess;
+  if (isSet(&meeting->state->lost)) return cudaSuccess;
   const uint64_t epoch = meeting->state->epoch + 1;
   if (meeting->enters) enter(meeting, batch->starts, batch->pairs, epoch);
   meet(meeting, batch->pairs, epoch, &met);
