@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/contexts.h"
 #include "support/ranks.h"
 #include "support/status.h"
 #include "ulyx.h"
@@ -192,6 +193,47 @@ TEST(Edges, MoreAddendsThanASumTakesAreRefusedAndNothingLeaks) {
   EXPECT_EQ(ulyxRowsShapeGetArenaBytes(&shape, 8, 0, &bytes), ulyxSuccess);
   // 125 rows of 16 bytes to and from each of 7 peers; what arrives is not staged again.
   EXPECT_EQ(bytes, 7 * 2048 + 7 * 125 * 16);
+}
+
+TEST(Edges, StagingOfHalosAndStatesIsKnownBeforeARuntimeExists) {
+  const std::vector<int64_t> cuSeqlens = {0, 100};
+  ulyxHaloShape_t halo = ULYX_HALO_SHAPE_INITIALIZER;
+  ulyxStateShape_t state = ULYX_STATE_SHAPE_INITIALIZER;
+  halo.rowElements = 512;
+  state.heads = 2;
+  state.keyDim = state.valueDim = 8;
+  int64_t bytes = -1;
+  EXPECT_TRUE(Refused(ulyxHaloShapeGetArenaBytes(&halo, &bytes), ulyxInvalidArgument, {"context", "NULL"}));
+  EXPECT_TRUE(Refused(ulyxStateShapeGetArenaBytes(&state, &bytes), ulyxInvalidArgument, {"context", "NULL"}));
+  for (int rank = 0; rank < 3; rank++) {
+    ulyxContext_t context = MakeContext(cuSeqlens, 3, rank, ulyxSplitBalanced, 4);
+    halo.context = state.context = context;
+    EXPECT_TRUE(Refused(ulyxHaloShapeGetArenaBytes(&halo, nullptr), ulyxInvalidArgument, {"bytes", "NULL"}));
+    EXPECT_TRUE(Refused(ulyxStateShapeGetArenaBytes(&state, nullptr), ulyxInvalidArgument, {"bytes", "NULL"}));
+    EXPECT_EQ(bytes, -1);
+    MUST(ulyxHaloShapeGetArenaBytes(&halo, &bytes));
+    EXPECT_GE(bytes, 3 * 512 * 2);  // three rows of bf16, coming or going
+    MUST(ulyxStateShapeGetArenaBytes(&state, &bytes));
+    EXPECT_GE(bytes, 2 * 8 * (8 + 8) * 4);  // a state and its transition, coming or going
+    bytes = -1;
+    state.hasInitial = 2;
+    EXPECT_TRUE(Refused(ulyxStateShapeGetArenaBytes(&state, &bytes), ulyxInvalidArgument, {"hasInitial", "2"}));
+    EXPECT_EQ(bytes, -1);
+    state.hasInitial = 0;
+    MUST(ulyxContextDestroy(context));
+  }
+}
+
+TEST(Edges, WhatIsNoHandleIsRefusedByWhatItShouldBe) {
+  alignas(64) static unsigned char nothing[8192] = {};
+  ulyxContextCache_t cache = reinterpret_cast<ulyxContextCache_t>(nothing);
+  EXPECT_TRUE(Refused(ulyxRuntimeClose(reinterpret_cast<ulyxRuntime_t>(nothing)), ulyxInvalidArgument, {"no runtime"}));
+  EXPECT_TRUE(Refused(ulyxPlanDestroy(reinterpret_cast<ulyxPlan_t>(nothing)), ulyxInvalidArgument, {"no plan"}));
+  EXPECT_TRUE(
+      Refused(ulyxContextDestroy(reinterpret_cast<ulyxContext_t>(nothing)), ulyxInvalidArgument, {"no context:"}));
+  EXPECT_TRUE(Refused(ulyxContextCacheDestroy(cache), ulyxInvalidArgument, {"no context cache"}));
+  EXPECT_TRUE(
+      Refused(ulyxSequencesDestroy(reinterpret_cast<ulyxSequences_t>(nothing)), ulyxInvalidArgument, {"no sequences"}));
 }
 
 // Infinity times zero is a NaN whose sign and payload differ between processors; the bits of a merge must not.
