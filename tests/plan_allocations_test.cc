@@ -19,7 +19,18 @@ namespace ulyx_test {
 
 namespace {
 
-class WarmPlans : public PlansAgain {};
+class WarmPlans : public PlansAgain {
+ protected:
+  // Calls body(session, rank) on every rank, or leaves the test as skipped.
+  template <class Body>
+  void OnRanks(int nRanks, const Body& body) const {
+    ULYX_SKIP_BELOW(On(), nRanks);
+    ULYX_SKIP_UNCOUNTED();
+    const ulyxConfig_t config = Config();
+    const Session session(On(), nRanks, &config);
+    session.Run([&](int rank) { body(session, rank); });
+  }
+};
 ULYX_ON_EVERY_WORLD(WarmPlans);
 
 // Eight pieces of a rank's memory, each enough for any tensor of the plans below.
@@ -193,33 +204,21 @@ Kind ChainKind(ulyxRuntime_t runtime, const Pieces& pieces, const std::vector<ul
 }  // namespace
 
 TEST_P(WarmPlans, AllocateNothingOnceExchangesHaveBeenAsLong) {
-  ULYX_SKIP_BELOW(On(), 8);
-  ULYX_SKIP_UNCOUNTED();
-  const ulyxConfig_t config = Config();
-  const Session session(On(), 8, &config);
-  session.Run([&](int rank) {
+  OnRanks(8, [&](const Session& session, int rank) {
     const Pieces pieces(session, rank);
     EXPECT_EQ(AllocationsOnceWarm(ExchangeKind(session.Runtime(rank), pieces), OnLoopback()), 0);
   });
 }
 
 TEST_P(WarmPlans, AllocateNothingOnceThereWereAsManyRows) {
-  ULYX_SKIP_BELOW(On(), 8);
-  ULYX_SKIP_UNCOUNTED();
-  const ulyxConfig_t config = Config();
-  const Session session(On(), 8, &config);
-  session.Run([&](int rank) {
+  OnRanks(8, [&](const Session& session, int rank) {
     const Pieces pieces(session, rank);
     EXPECT_EQ(AllocationsOnceWarm(RowsKind(session.Runtime(rank), pieces, 8), OnLoopback()), 0);
   });
 }
 
 TEST_P(WarmPlans, AllocateNothingOnceHalosHaveBeenAsLarge) {
-  ULYX_SKIP_BELOW(On(), 8);
-  ULYX_SKIP_UNCOUNTED();
-  const ulyxConfig_t config = Config();
-  const Session session(On(), 8, &config);
-  session.Run([&](int rank) {
+  OnRanks(8, [&](const Session& session, int rank) {
     const Pieces pieces(session, rank);
     const std::vector<ulyxContext_t> contexts = ContextsOf(8, rank, 90);
     EXPECT_EQ(AllocationsOnceWarm(HaloKind(session.Runtime(rank), pieces, contexts), OnLoopback()), 0);
@@ -228,11 +227,7 @@ TEST_P(WarmPlans, AllocateNothingOnceHalosHaveBeenAsLarge) {
 }
 
 TEST_P(WarmPlans, AllocateNothingOnceChainsHaveBeenAsLarge) {
-  ULYX_SKIP_BELOW(On(), 8);
-  ULYX_SKIP_UNCOUNTED();
-  const ulyxConfig_t config = Config();
-  const Session session(On(), 8, &config);
-  session.Run([&](int rank) {
+  OnRanks(8, [&](const Session& session, int rank) {
     const Pieces pieces(session, rank);
     const std::vector<ulyxContext_t> contexts = ContextsOf(8, rank, 0);
     EXPECT_EQ(AllocationsOnceWarm(ChainKind(session.Runtime(rank), pieces, contexts), OnLoopback()), 0);
@@ -242,11 +237,7 @@ TEST_P(WarmPlans, AllocateNothingOnceChainsHaveBeenAsLarge) {
 
 // Plans of all kinds alive together, so that each object has been each kind at the end.
 TEST_P(WarmPlans, AllocateNothingWhereEveryPlanHasBeenEveryKind) {
-  ULYX_SKIP_BELOW(On(), 3);
-  ULYX_SKIP_UNCOUNTED();
-  const ulyxConfig_t config = Config();
-  const Session session(On(), 3, &config);
-  session.Run([&](int rank) {
+  OnRanks(3, [&](const Session& session, int rank) {
     const Pieces pieces(session, rank);
     const std::vector<ulyxContext_t> contexts = ContextsOf(3, rank, 30);
     const ulyxRuntime_t runtime = session.Runtime(rank);
