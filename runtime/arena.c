@@ -27,7 +27,7 @@ static ulyxResult_t allocate(ulyxNcclWorld* world, int64_t bytes, ulyxArena** cr
   if (error != ncclSuccess) {
     free(arena);
     return ulyxFail((ulyxResult_t)error, "rank %d could not allocate %lld bytes of device memory: %s", world->rank,
-                    (long long)bytes, ncclGetLastError(world->guard.comm));
+                    (long long)bytes, ncclGetLastError(NULL));
   }
   arena->bytes = bytes;
   arena->number = ULYX_NO_WINDOW;
@@ -36,17 +36,17 @@ static ulyxResult_t allocate(ulyxNcclWorld* world, int64_t bytes, ulyxArena** cr
 }
 
 static ulyxResult_t registerWindow(ulyxNcclWorld* world, ulyxArena* arena) {
-  ULYX_TRY(ulyxGuardEnter(&world->guard, "the registration of memory"));
-  const ncclComm_t comm = world->guard.comm;
+  ncclComm_t comm = NULL;
+  ULYX_TRY(ulyxGuardEnter(&world->guard, "the registration of memory", &comm));
   return ulyxGuardLeave(&world->guard, ULYX_NCCL(comm, ncclCommWindowRegister(comm, arena->data, (size_t)arena->bytes,
                                                                               &arena->window, NCCL_WIN_DEFAULT)));
 }
 
 /* A lost world's windows went with its communicator. */
 static ulyxResult_t deregisterWindow(ulyxNcclWorld* world, ulyxArena* arena) {
-  if (arena->window == NULL || ulyxGuardEnter(&world->guard, "the release of memory") != ulyxSuccess)
-    return ulyxSuccess;
-  const ncclComm_t comm = world->guard.comm;
+  ncclComm_t comm = NULL;
+  if (arena->window == NULL) return ulyxSuccess;
+  if (ulyxGuardEnter(&world->guard, "the release of memory", &comm) != ulyxSuccess) return ulyxSuccess;
   return ulyxGuardLeave(&world->guard, ULYX_NCCL(comm, ncclCommWindowDeregister(comm, arena->window)));
 }
 
@@ -77,6 +77,12 @@ destroyArena:
 ulyxResult_t ulyxArenaDestroy(ulyxNcclWorld* world, ulyxWindows* windows, ulyxArena* arena) {
   ulyxWindowsRemove(windows, arena->number);
   const ulyxResult_t result = deregisterWindow(world, arena);
+  ulyxGuardLetGo(&world->guard);
+  if (!ulyxGuardAwaitAbort(&world->guard)) {
+    return ulyxFail(ulyxInvalidUsage,
+                    "%lld bytes of device memory stay allocated: captured graphs hold a lost world's exchanges",
+                    (long long)arena->bytes);
+  }
   const ulyxResult_t freed = ULYX_NCCL(NULL, ncclMemFree(arena->data));
   free(arena);
   return result != ulyxSuccess ? result : freed;

@@ -29,4 +29,8 @@ static inline ulyxResult_t ulyxNcclResult(ncclComm_t comm, ncclResult_t error, c
 ulyxResult_t ulyxDeviceEnter(int device, int* previous);
 void ulyxDeviceLeave(int device, int previous);
 
+/* What this thread asks and copies from now on spoils nobody's capture. Returns what was before, which
+ * cudaThreadExchangeStreamCaptureMode restores. */
+enum cudaStreamCaptureMode ulyxRelaxCapture(void);
+
 #endif /* ULYX_RUNTIME_CUDA_CHECK_H_ */

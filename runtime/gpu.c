@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "clock.h"
 #include "gpu_run.h"
 #include "kernels.h"
 
@@ -111,6 +112,15 @@ static cudaError_t drain(ulyxGpu* self) {
   return ulyxNcclWorldDrain(&self->world);
 }
 
+static ulyxResult_t checkUnused(ulyxTransport* transport) {
+  const int64_t held = ulyxGraphsCount(((ulyxGpu*)transport)->graphs);
+  if (held == 0) return ulyxSuccess;
+  return ulyxFail(ulyxInvalidUsage,
+                  "captured graphs still hold %lld exchanges of this runtime (rank %d); destroy them, and what was "
+                  "instantiated from them, first",
+                  (long long)held, transport->rank);
+}
+
 static ulyxResult_t memAlloc(ulyxTransport* transport, int64_t bytes, void** data) {
   ulyxGpu* const self = (ulyxGpu*)transport;
   ulyxArena* block = NULL;
@@ -136,6 +146,8 @@ static ulyxResult_t memFree(ulyxTransport* transport, void* data) {
   int previous = 0;
   ULYX_TRY(ulyxDeviceEnter(transport->device, &previous));
   ulyxResult_t result = ULYX_CUDA(drain(self));
+  /* NCCL keeps what a lost world has mapped until the graphs are gone that hold its work */
+  if (result == ulyxSuccess && ulyxGuardFound(&self->world.guard) != ulyxSuccess) result = checkUnused(transport);
   if (result == ulyxSuccess) {
     *link = block->next;
     result = ulyxArenaDestroy(&self->world, &self->windows, block);
@@ -180,28 +192,34 @@ static ulyxResult_t createBranch(const ulyxSettings* settings, ulyxBranch* branc
   return ULYX_CUDA(cudaEventCreateWithFlags(&branch->end, cudaEventDisableTiming));
 }
 
-static ulyxResult_t checkUnused(ulyxTransport* transport) {
-  const int64_t held = ulyxGraphsCount(((ulyxGpu*)transport)->graphs);
-  if (held == 0) return ulyxSuccess;
-  return ulyxFail(ulyxInvalidUsage,
-                  "captured graphs still hold %lld exchanges of this runtime (rank %d); destroy them, and what was "
-                  "instantiated from them, first",
-                  (long long)held, transport->rank);
+static ulyxResult_t tell(void* self, bool peers) {
+  ulyxGpu* const gpu = self;
+  int previous = 0;
+  ULYX_TRY(ulyxDeviceEnter(gpu->base.device, &previous));
+  enum cudaStreamCaptureMode mode = ulyxRelaxCapture();
+  ulyxResult_t told = ulyxMeetingsGiveUp(&gpu->meetings);
+  if (peers) ulyxKeepFirst(&told, ulyxMeetingsTellPeers(&gpu->meetings, &gpu->windows, &gpu->world));
+  (void)cudaThreadExchangeStreamCaptureMode(&mode);
+  ulyxDeviceLeave(gpu->base.device, previous);
+  return told;
 }
 
-/* A world that is lost already has told its peers, and what it has mapped of theirs may be gone. */
+/* Kernels that are replayed cannot be asked about: they get the whole moment. */
+static void settleDown(void* self) {
+  ulyxGpu* const gpu = self;
+  if (!gpu->windows.reachable) return;
+  const bool replays = ulyxGraphsHeld(gpu->graphs) > 0;
+  const int64_t startNs = ulyxNowNs();
+  while (ulyxNowNs() - startNs < ULYX_GRACE_MS * ULYX_NS_A_MS &&
+         (replays || cudaStreamQuery(gpu->meetings.abortStream) == cudaErrorNotReady ||
+          cudaEventQuery(gpu->world.done) == cudaErrorNotReady)) {
+    ulyxSleepUs(1000);
+  }
+}
+
 static ulyxResult_t lose(ulyxTransport* transport) {
-  ulyxGpu* const self = (ulyxGpu*)transport;
-  int previous = 0;
-  if (ulyxGuardFound(&self->world.guard) != ulyxSuccess) return ulyxSuccess;
-  ULYX_TRY(ulyxDeviceEnter(transport->device, &previous));
-  enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed; /* the copies must not spoil somebody's capture */
-  (void)cudaThreadExchangeStreamCaptureMode(&mode);
-  const ulyxResult_t told = ulyxMeetingsAbort(&self->meetings, &self->windows, &self->world);
-  ulyxGuardLose(&self->world.guard, ulyxRemoteError, "rank %d was aborted; destroy the runtime", transport->rank);
-  (void)cudaThreadExchangeStreamCaptureMode(&mode);
-  ulyxDeviceLeave(transport->device, previous);
-  return told;
+  return ulyxGuardAbort(&((ulyxGpu*)transport)->world.guard, "rank %d was aborted; destroy the runtime",
+                        transport->rank);
 }
 
 static ulyxResult_t destroyBranch(ulyxBranch* branch) {
@@ -213,6 +231,8 @@ static ulyxResult_t destroyBranch(ulyxBranch* branch) {
 
 static ulyxResult_t destroyOnDevice(ulyxGpu* self) {
   ulyxResult_t result = ulyxSuccess;
+  ulyxGuardLetGo(&self->world.guard);
+  (void)ulyxGuardAwaitAbort(&self->world.guard);
   while (self->blocks != NULL) {
     ulyxArena* const block = self->blocks;
     self->blocks = block->next;
@@ -386,6 +406,7 @@ ulyxResult_t ulyxGpuCreate(const ulyxSettings* settings, ncclComm_t comm, ulyxTr
   ULYX_TRY_GOTO(ulyxNcclWorldCreate(comm, settings->timeoutMs, &self->world), freeSelf);
   self->base = (ulyxTransport){
       .ops = &gpuOps, .rank = self->world.rank, .nRanks = self->world.nRanks, .device = self->world.device};
+  ulyxGuardSetOwner(&self->world.guard, (ulyxGuardOwner){.self = self, .tell = tell, .settle = settleDown});
   ULYX_TRY_GOTO(setUp(self, settings), destroyDevice);
   *transport = &self->base;
   return ulyxSuccess;

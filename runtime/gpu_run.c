@@ -104,13 +104,15 @@ ulyxResult_t ulyxGpuRun(ulyxGpu* gpu, const ulyxExchange* exchange) {
   }
   if (captured) ULYX_TRY(ulyxGraphsHold(gpu->graphs, exchange->stream));
   ulyxResult_t result = enqueue(gpu, exchange, captured);
-  if (captured) return result != ulyxSuccess ? result : earlier;
+  const bool byNccl = transportOf(exchange) == ulyxTransportNccl;
+  if (captured) {
+    if (byNccl) ulyxGuardWasCaptured(&world->guard);
+    return result != ulyxSuccess ? result : earlier;
+  }
   /* also of an exchange that failed half-way: what it launched still uses the arena */
   const ulyxResult_t recorded = ULYX_CUDA(cudaEventRecord(world->done, exchange->stream));
   if (recorded == ulyxSuccess) world->doneRecorded = true;
   ulyxKeepFirst(&result, recorded);
-  if (transportOf(exchange) == ulyxTransportNccl) {
-    ulyxKeepFirst(&result, ulyxGuardWatch(&world->guard, exchange->stream));
-  }
+  if (byNccl) ulyxKeepFirst(&result, ulyxGuardWatch(&world->guard, exchange->stream));
   return result != ulyxSuccess ? result : earlier;
 }

@@ -3,7 +3,8 @@
 
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <time.h>
+
+#include "clock.h"
 
 /* How long CUDA may take to tell that a graph is gone. */
 #define PATIENCE_MS 200
@@ -49,11 +50,15 @@ ulyxResult_t ulyxGraphsHold(ulyxGraphs* graphs, cudaStream_t stream) {
   return result;
 }
 
+int64_t ulyxGraphsHeld(ulyxGraphs* graphs) {
+  return atomic_load(&graphs->shares) - 1;
+}
+
 int64_t ulyxGraphsCount(ulyxGraphs* graphs) {
-  int64_t held = atomic_load(&graphs->shares) - 1;
+  int64_t held = ulyxGraphsHeld(graphs);
   for (int ms = 0; held > 0 && ms < PATIENCE_MS; ++ms) {
-    (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    held = atomic_load(&graphs->shares) - 1;
+    ulyxSleepUs(1000);
+    held = ulyxGraphsHeld(graphs);
   }
   return held;
 }

@@ -20,7 +20,9 @@ void ulyxGraphsRelease(ulyxGraphs* graphs);
 /* The graph that the stream is being captured into holds one exchange more. */
 ulyxResult_t ulyxGraphsHold(ulyxGraphs* graphs, cudaStream_t stream);
 
-/* Exchanges in graphs that are still there, after a moment for CUDA to tell: it does so behind the caller's back. */
+/* Exchanges in graphs that are still there, as far as CUDA has told. Any thread. */
+int64_t ulyxGraphsHeld(ulyxGraphs* graphs);
+/* The same, after a moment for CUDA to tell: it does so behind the caller's back. */
 int64_t ulyxGraphsCount(ulyxGraphs* graphs);
 
 #endif /* ULYX_RUNTIME_GRAPHS_H_ */

@@ -6,140 +6,194 @@
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <time.h>
 
 #include "check.h"
-
-/* How long whoever loses a world waits for the owner to leave NCCL by itself. */
-#define GRACE_MS 500
+#include "clock.h"
 
 /* Between two looks: a small part of the deadline. */
 #define LOOKS_A_DEADLINE 20
 #define LONGEST_LOOK_MS 250
 
+/* An abort that takes longer waits for a graph. */
+#define LONGEST_ABORT_MS (2 * ULYX_GRACE_MS + 2000)
+
 /* A wait on the host polls this long before it sleeps between polls. */
-#define EAGER_NS INT64_C(2000000)
-
-static int64_t nowNs(void) {
-  struct timespec at;
-  clock_gettime(CLOCK_MONOTONIC, &at);
-  return (int64_t)at.tv_sec * 1000000000 + at.tv_nsec;
-}
-
-static struct timespec timeAt(int64_t ns) {
-  return (struct timespec){.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
-}
+#define EAGER_NS (2 * ULYX_NS_A_MS)
 
 /* ---- Losing ------------------------------------------------------------------------------------------ */
 
-/* With the lock held, but not while NCCL aborts: the owner comes out then. */
-static void abortComm(ulyxGuard* guard) {
+/* On a thread of its own: it ends with the last graph that holds NCCL's work. */
+static void* reap(void* argument) {
+  ulyxGuard* const guard = argument;
+  (void)cudaSetDevice(guard->device); /* what fails here fails in NCCL as well */
+  (void)ulyxRelaxCapture();
+  const struct timespec until = ulyxTimeAt(ulyxNowNs() + ULYX_GRACE_MS * ULYX_NS_A_MS);
+  if (guard->owner.settle != NULL) guard->owner.settle(guard->owner.self);
+  pthread_mutex_lock(&guard->lock);
+  while (guard->call != NULL && pthread_cond_timedwait(&guard->changed, &guard->lock, &until) != ETIMEDOUT) {
+  }
   const ncclComm_t comm = guard->comm;
   guard->comm = NULL;
-  if (comm == NULL) return;
   pthread_mutex_unlock(&guard->lock);
   (void)ncclCommAbort(comm);
   pthread_mutex_lock(&guard->lock);
+  guard->aborted = true;
+  pthread_cond_broadcast(&guard->changed);
+  pthread_mutex_unlock(&guard->lock);
+  return NULL;
 }
 
-/* With the lock held. The owner gets a moment to leave; if it does not, it stands inside NCCL. */
-static void abandon(ulyxGuard* guard) {
-  if (guard->call == NULL && !guard->waiting && guard->enqueued == guard->finished) return;
-  const struct timespec until = timeAt(nowNs() + GRACE_MS * INT64_C(1000000));
-  while (guard->call != NULL && pthread_cond_timedwait(&guard->changed, &guard->lock, &until) != ETIMEDOUT) {
-  }
-  abortComm(guard);
+/* With the lock held, which is released meanwhile where no thread can be started. */
+static void abortComm(ulyxGuard* guard) {
+  if (guard->doomed || guard->comm == NULL) return;
+  guard->doomed = true;
+  guard->reaping = pthread_create(&guard->reaper, NULL, reap, guard) == 0;
+  if (guard->reaping) return;
+  pthread_mutex_unlock(&guard->lock);
+  (void)reap(guard);
+  pthread_mutex_lock(&guard->lock);
 }
 
-static void loseLocked(ulyxGuard* guard, ulyxResult_t code, const char* format, va_list arguments) {
-  if (guard->lost != ulyxSuccess) return;
+static bool ncclMayWork(const ulyxGuard* guard) {
+  return guard->call != NULL || guard->unwatched || guard->inGraphs || guard->enqueued != guard->finished;
+}
+
+/* With the lock held, which is released meanwhile. */
+static ulyxResult_t loseLocked(ulyxGuard* guard, bool tellPeers, ulyxResult_t code, const char* format,
+                               va_list arguments) {
+  ulyxResult_t told = ulyxSuccess;
+  if (guard->lost != ulyxSuccess) return ulyxSuccess;
   (void)vsnprintf(guard->why, sizeof guard->why, format, arguments);
   guard->lost = code;
-  abandon(guard);
+  if (guard->owner.tell != NULL) {
+    guard->losing = true;
+    pthread_mutex_unlock(&guard->lock);
+    told = guard->owner.tell(guard->owner.self, tellPeers);
+    pthread_mutex_lock(&guard->lock);
+    guard->losing = false;
+    pthread_cond_broadcast(&guard->changed);
+  }
+  if (ncclMayWork(guard)) abortComm(guard);
+  return told;
 }
 
 void ulyxGuardLose(ulyxGuard* guard, ulyxResult_t code, const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);
   pthread_mutex_lock(&guard->lock);
-  loseLocked(guard, code, format, arguments);
+  (void)loseLocked(guard, false, code, format, arguments);
   pthread_mutex_unlock(&guard->lock);
   va_end(arguments);
 }
 
+ulyxResult_t ulyxGuardAbort(ulyxGuard* guard, const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  pthread_mutex_lock(&guard->lock);
+  const ulyxResult_t told = loseLocked(guard, true, ulyxRemoteError, format, arguments);
+  pthread_mutex_unlock(&guard->lock);
+  va_end(arguments);
+  return told;
+}
+
 void ulyxGuardLetGo(ulyxGuard* guard) {
   pthread_mutex_lock(&guard->lock);
+  while (guard->losing) pthread_cond_wait(&guard->changed, &guard->lock);
   if (guard->lost != ulyxSuccess) abortComm(guard);
   pthread_mutex_unlock(&guard->lock);
 }
 
+bool ulyxGuardAwaitAbort(ulyxGuard* guard) {
+  const struct timespec until = ulyxTimeAt(ulyxNowNs() + LONGEST_ABORT_MS * ULYX_NS_A_MS);
+  pthread_mutex_lock(&guard->lock);
+  while (guard->doomed && !guard->aborted &&
+         pthread_cond_timedwait(&guard->changed, &guard->lock, &until) != ETIMEDOUT) {
+  }
+  const bool gone = !guard->doomed || guard->aborted;
+  pthread_mutex_unlock(&guard->lock);
+  return gone;
+}
+
+static ulyxResult_t foundLocked(const ulyxGuard* guard) {
+  return guard->lost == ulyxSuccess ? ulyxSuccess : ulyxFail(guard->lost, "%s", guard->why);
+}
+
 ulyxResult_t ulyxGuardFound(ulyxGuard* guard) {
   pthread_mutex_lock(&guard->lock);
-  const ulyxResult_t result = guard->lost == ulyxSuccess ? ulyxSuccess : ulyxFail(guard->lost, "%s", guard->why);
+  const ulyxResult_t result = foundLocked(guard);
   pthread_mutex_unlock(&guard->lock);
   return result;
 }
 
 /* ---- The owner ----------------------------------------------------------------------------------------- */
 
-ulyxResult_t ulyxGuardEnter(ulyxGuard* guard, const char* call) {
-  ULYX_TRY(ulyxGuardFound(guard));
+ulyxResult_t ulyxGuardEnter(ulyxGuard* guard, const char* call, ncclComm_t* comm) {
   pthread_mutex_lock(&guard->lock);
-  guard->call = call;
-  guard->calledNs = nowNs();
+  const ulyxResult_t result = foundLocked(guard);
+  if (result == ulyxSuccess) {
+    guard->call = call;
+    guard->calledNs = ulyxNowNs();
+    guard->unwatched = true;
+    *comm = guard->comm;
+  }
   pthread_mutex_unlock(&guard->lock);
-  return ulyxSuccess;
+  return result;
 }
 
 ulyxResult_t ulyxGuardLeave(ulyxGuard* guard, ulyxResult_t result) {
   pthread_mutex_lock(&guard->lock);
   guard->call = NULL;
   pthread_cond_broadcast(&guard->changed);
+  const ulyxResult_t found = foundLocked(guard);
   pthread_mutex_unlock(&guard->lock);
-  const ulyxResult_t found = ulyxGuardFound(guard);
   return found != ulyxSuccess ? found : result;
 }
 
-static void setWaiting(ulyxGuard* guard, bool waiting) {
-  pthread_mutex_lock(&guard->lock);
-  guard->waiting = waiting;
-  pthread_mutex_unlock(&guard->lock);
-}
-
 static ulyxResult_t waitFor(ulyxGuard* guard, cudaStream_t stream, const char* what) {
-  const int64_t startNs = nowNs();
+  const int64_t startNs = ulyxNowNs();
   for (;;) {
     const cudaError_t state = cudaStreamQuery(stream);
     if (state == cudaSuccess) return ulyxGuardFound(guard);
     if (state != cudaErrorNotReady) return ulyxCudaFail(state, "cudaStreamQuery");
     (void)cudaGetLastError(); /* not ready is no error */
     ULYX_TRY(ulyxGuardFound(guard));
-    const int64_t waitedNs = nowNs() - startNs;
-    if (guard->timeoutMs > 0 && waitedNs > guard->timeoutMs * INT64_C(1000000)) {
+    const int64_t waitedNs = ulyxNowNs() - startNs;
+    if (guard->timeoutMs > 0 && waitedNs > guard->timeoutMs * ULYX_NS_A_MS) {
       ulyxGuardLose(guard, ulyxTimeout, "%s was not reached by every rank within %d ms; destroy the runtime", what,
                     guard->timeoutMs);
     } else if (waitedNs < EAGER_NS) {
       (void)sched_yield();
     } else {
-      (void)nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+      ulyxSleepUs(50);
     }
   }
 }
 
 ulyxResult_t ulyxGuardWait(ulyxGuard* guard, cudaStream_t stream, const char* what) {
-  setWaiting(guard, true);
   const ulyxResult_t result = waitFor(guard, stream, what);
-  setWaiting(guard, false);
+  pthread_mutex_lock(&guard->lock);
+  if (result == ulyxSuccess) guard->unwatched = false;
+  pthread_mutex_unlock(&guard->lock);
   return result;
 }
 
 ulyxResult_t ulyxGuardWatch(ulyxGuard* guard, cudaStream_t stream) {
   pthread_mutex_lock(&guard->lock);
-  if (guard->enqueued == guard->finished) guard->movedNs = nowNs();
+  if (guard->enqueued == guard->finished) guard->movedNs = ulyxNowNs();
   const ulyxResult_t result = ULYX_CUDA(cudaEventRecord(guard->ends[guard->enqueued % ULYX_GUARD_EVENTS], stream));
-  if (result == ulyxSuccess) ++guard->enqueued;
+  if (result == ulyxSuccess) {
+    ++guard->enqueued;
+    guard->unwatched = false;
+  }
   pthread_mutex_unlock(&guard->lock);
   return result;
+}
+
+void ulyxGuardWasCaptured(ulyxGuard* guard) {
+  pthread_mutex_lock(&guard->lock);
+  guard->inGraphs = true;
+  guard->unwatched = false;
+  pthread_mutex_unlock(&guard->lock);
 }
 
 /* ---- The thread ---------------------------------------------------------------------------------------- */
@@ -150,7 +204,7 @@ static void countFinished(ulyxGuard* guard) {
     if (guard->enqueued - exchange > ULYX_GUARD_EVENTS) return;
     if (cudaEventQuery(guard->ends[exchange % ULYX_GUARD_EVENTS]) != cudaSuccess) continue;
     guard->finished = exchange + 1;
-    guard->movedNs = nowNs();
+    guard->movedNs = ulyxNowNs();
     return;
   }
 }
@@ -159,20 +213,20 @@ __attribute__((format(printf, 3, 4))) static void loseNow(ulyxGuard* guard, ulyx
                                                           ...) {
   va_list arguments;
   va_start(arguments, format);
-  loseLocked(guard, code, format, arguments);
+  (void)loseLocked(guard, false, code, format, arguments);
   va_end(arguments);
 }
 
 static void look(ulyxGuard* guard) {
-  const int64_t patienceNs = guard->timeoutMs * INT64_C(1000000);
-  if (guard->call != NULL && nowNs() - guard->calledNs > patienceNs) {
+  const int64_t patienceNs = guard->timeoutMs * ULYX_NS_A_MS;
+  if (guard->call != NULL && ulyxNowNs() - guard->calledNs > patienceNs) {
     loseNow(guard, ulyxTimeout, "%s took longer than %d ms: a rank did not come; destroy the runtime", guard->call,
             guard->timeoutMs);
     return;
   }
   if (guard->enqueued == guard->finished) return;
   countFinished(guard);
-  if (guard->enqueued == guard->finished || nowNs() - guard->movedNs <= patienceNs) return;
+  if (guard->enqueued == guard->finished || ulyxNowNs() - guard->movedNs <= patienceNs) return;
   loseNow(guard, ulyxTimeout,
           "exchange %" PRId64
           " by nccl did not end within %d ms: a rank did not come, or what precedes it on its stream "
@@ -184,12 +238,11 @@ static void* keepWatch(void* argument) {
   ulyxGuard* const guard = argument;
   const int64_t shareMs = ulyxMax64(1, guard->timeoutMs / LOOKS_A_DEADLINE);
   const int64_t lookMs = ulyxMin64(shareMs, LONGEST_LOOK_MS);
-  (void)cudaSetDevice(guard->device);                             /* what fails here fails in every query as well */
-  enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed; /* a query must not spoil somebody's capture */
-  (void)cudaThreadExchangeStreamCaptureMode(&mode);
+  (void)cudaSetDevice(guard->device); /* what fails here fails in every query as well */
+  (void)ulyxRelaxCapture();
   pthread_mutex_lock(&guard->lock);
   while (!guard->ending && guard->lost == ulyxSuccess) {
-    const struct timespec until = timeAt(nowNs() + lookMs * 1000000);
+    const struct timespec until = ulyxTimeAt(ulyxNowNs() + lookMs * ULYX_NS_A_MS);
     (void)pthread_cond_timedwait(&guard->changed, &guard->lock, &until);
     if (!guard->ending && guard->lost == ulyxSuccess) look(guard);
   }
@@ -200,15 +253,16 @@ static void* keepWatch(void* argument) {
 /* ---- Life ---------------------------------------------------------------------------------------------- */
 
 static bool initLock(ulyxGuard* guard) {
-  pthread_condattr_t monotonic;
   if (pthread_mutex_init(&guard->lock, NULL) != 0) return false;
-  if (pthread_condattr_init(&monotonic) == 0) {
-    guard->ready = pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) == 0 &&
-                   pthread_cond_init(&guard->changed, &monotonic) == 0;
-    pthread_condattr_destroy(&monotonic);
-  }
+  guard->ready = ulyxConditionInit(&guard->changed);
   if (!guard->ready) pthread_mutex_destroy(&guard->lock);
   return guard->ready;
+}
+
+void ulyxGuardSetOwner(ulyxGuard* guard, ulyxGuardOwner owner) {
+  pthread_mutex_lock(&guard->lock);
+  guard->owner = owner;
+  pthread_mutex_unlock(&guard->lock);
 }
 
 ulyxResult_t ulyxGuardCreate(ulyxGuard* guard, ncclComm_t comm, int device, int timeoutMs) {
@@ -250,21 +304,23 @@ static void destroyLock(ulyxGuard* guard) {
   guard->ready = false;
 }
 
-/* Watched, since a destruction waits for the peers. */
+/* Not watched: an abort would free what NCCL is destroying, and a rank without work waits for no peer here. */
 static ulyxResult_t destroyComm(ulyxGuard* guard) {
-  if (guard->ready) ulyxGuardLetGo(guard);
+  if (guard->ready) {
+    ulyxGuardLetGo(guard);
+    if (guard->reaping) pthread_join(guard->reaper, NULL);
+    guard->reaping = false;
+    pthread_mutex_lock(&guard->lock);
+  }
   const ncclComm_t comm = guard->comm;
-  if (comm == NULL) return ulyxSuccess;
-  const bool entered = guard->ready && ulyxGuardEnter(guard, "the destruction of the communicator") == ulyxSuccess;
-  const ulyxResult_t result = ULYX_NCCL(NULL, ncclCommDestroy(comm));
   guard->comm = NULL;
-  if (entered) (void)ulyxGuardLeave(guard, ulyxSuccess);
-  return result;
+  if (guard->ready) pthread_mutex_unlock(&guard->lock);
+  return comm != NULL ? ULYX_NCCL(NULL, ncclCommDestroy(comm)) : ulyxSuccess;
 }
 
 ulyxResult_t ulyxGuardDestroy(ulyxGuard* guard) {
-  ulyxResult_t result = destroyComm(guard);
   stopThread(guard);
+  ulyxResult_t result = destroyComm(guard);
   for (int i = 0; i < ULYX_GUARD_EVENTS; ++i) {
     if (guard->ends[i] != NULL) ulyxKeepFirst(&result, ULYX_CUDA(cudaEventDestroy(guard->ends[i])));
     guard->ends[i] = NULL;
@@ -275,5 +331,6 @@ ulyxResult_t ulyxGuardDestroy(ulyxGuard* guard) {
 
 void ulyxGuardForget(ulyxGuard* guard) {
   stopThread(guard);
+  if (guard->reaping) pthread_detach(guard->reaper); /* it may be inside what has gone */
   destroyLock(guard);
 }

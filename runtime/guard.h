@@ -2,11 +2,15 @@
  *
  * What keeps a rank from waiting for ever on NCCL, which has no deadlines: the one way to end a wait in it is to abort
  * the communicator from another thread. A guard owns the communicator's life. Calls into NCCL stand between
- * ulyxGuardEnter and ulyxGuardLeave; exchanges that NCCL carries are watched by event. A thread of the guard looks at
- * both, and past the deadline loses the world: for good, with the reason kept.
+ * ulyxGuardEnter and ulyxGuardLeave; what they have put on a stream is then waited for (ulyxGuardWait), watched by
+ * event (ulyxGuardWatch), or part of a graph. A thread of the guard looks, and past the deadline loses the world: for
+ * good, with the reason kept.
  *
- * Whoever loses a world waits a moment for the owner to leave, so that the communicator does not vanish under a call
- * that would have returned by itself. */
+ * Losing goes in one order, whoever does it. The owner tells its kernels and its peers. If NCCL may be at work, its
+ * communicator is then aborted, by a thread of its own: that takes away the memory that the owner's kernels have
+ * mapped, so they get a moment to end; the owner gets one to leave NCCL, so that the communicator does not vanish under
+ * a call that would have returned; and NCCL does not come back from an abort before every graph that holds its work is
+ * gone. */
 #ifndef ULYX_RUNTIME_GUARD_H_
 #define ULYX_RUNTIME_GUARD_H_
 
@@ -18,35 +22,54 @@
 /* Exchanges that can be told apart while they run; of more, the oldest are looked at together. */
 #define ULYX_GUARD_EVENTS 16
 
+/* The moment that each gets before a communicator is aborted. */
+#define ULYX_GRACE_MS 500
+
+/* Whose communicator it is. Both are called once at most, on any thread, with the communicator still whole. */
+typedef struct ulyxGuardOwner {
+  void* self;
+  /* The world is lost: this rank's kernels that wait give up, which tells the peers; or they are told here. */
+  ulyxResult_t (*tell)(void* self, bool peers);
+  void (*settle)(void* self); /* waits for this rank's kernels, ULYX_GRACE_MS at most */
+} ulyxGuardOwner;
+
 typedef struct ulyxGuard {
   pthread_mutex_t lock;
-  pthread_cond_t changed; /* CLOCK_MONOTONIC */
-  pthread_t thread;
-  bool ready;   /* lock and condition exist */
-  bool started; /* the thread exists */
+  pthread_cond_t changed;   /* by ulyxNowNs */
+  pthread_t thread, reaper; /* the one that looks, and the one that aborts */
+  bool ready;               /* lock and condition exist */
+  bool started, reaping;    /* the threads exist */
   bool ending;
-  ncclComm_t comm;
+  bool losing;     /* the owner is telling */
+  bool doomed;     /* the communicator is being aborted */
+  bool aborted;    /* and is gone */
+  ncclComm_t comm; /* NULL: destroyed or aborted */
   int device;
-  int timeoutMs;    /* 0: for ever */
+  int timeoutMs; /* 0: for ever */
+  ulyxGuardOwner owner;
   const char* call; /* what the owner is inside of; NULL: nothing */
   int64_t calledNs;
-  bool waiting;                        /* the owner waits for a stream that NCCL works on */
+  bool unwatched;                      /* NCCL has work on a stream that is neither waited for yet nor watched */
+  bool inGraphs;                       /* NCCL has work that may be replayed at any time */
   cudaEvent_t ends[ULYX_GUARD_EVENTS]; /* of exchange i at i mod their number */
   int64_t enqueued, finished;          /* exchanges */
   int64_t movedNs;                     /* when `finished` last grew, or something was enqueued onto nothing */
-  ulyxResult_t lost;                   /* not ulyxSuccess: why, and the communicator is gone */
+  ulyxResult_t lost;                   /* not ulyxSuccess: why */
   char why[ULYX_MESSAGE_BYTES];
 } ulyxGuard;
 
 /* Takes the communicator over, also on failure. The current device is the communicator's. */
 ulyxResult_t ulyxGuardCreate(ulyxGuard* guard, ncclComm_t comm, int device, int timeoutMs);
-/* Destroys the communicator, or what losing it has left. */
+void ulyxGuardSetOwner(ulyxGuard* guard, ulyxGuardOwner owner);
+/* Destroys the communicator, or waits for what losing it has begun. This rank has nothing on the device any more, and
+ * no graph that holds NCCL's work is left. */
 ulyxResult_t ulyxGuardDestroy(ulyxGuard* guard);
 /* CUDA has gone: the thread ends, and nothing else is touched. */
 void ulyxGuardForget(ulyxGuard* guard);
 
-/* `call` is a constant that names what the owner is about to do, for the error. Fails where the world is lost. */
-ulyxResult_t ulyxGuardEnter(ulyxGuard* guard, const char* call);
+/* `call` is a constant that names what the owner is about to do, for the error. *comm is good until ulyxGuardLeave.
+ * Fails where the world is lost. */
+ulyxResult_t ulyxGuardEnter(ulyxGuard* guard, const char* call, ncclComm_t* comm);
 /* Returns result, or why the world was lost meanwhile. */
 ulyxResult_t ulyxGuardLeave(ulyxGuard* guard, ulyxResult_t result);
 
@@ -56,14 +79,20 @@ ulyxResult_t ulyxGuardWait(ulyxGuard* guard, cudaStream_t stream, const char* wh
 /* The stream's last work is an exchange that NCCL carries: it must end by the deadline, counted from when the one
  * before it ended. */
 ulyxResult_t ulyxGuardWatch(ulyxGuard* guard, cudaStream_t stream);
+/* What was enqueued last is part of a graph: only an abort ends what it may wait for. */
+void ulyxGuardWasCaptured(ulyxGuard* guard);
 
-/* Loses the world: whoever waits in NCCL, on the host or on the device, returns. Where nobody does the communicator is
- * left alone, since kernels may still use memory that it has mapped. Any thread; the first reason stays. */
+/* Loses the world: whoever waits in NCCL or in the owner's kernels, on the host or on the device, returns. Where NCCL
+ * has nothing to do its communicator is left whole. Any thread; the first reason stays. */
 __attribute__((format(printf, 3, 4))) void ulyxGuardLose(ulyxGuard* guard, ulyxResult_t code, const char* format, ...);
+/* The same because a caller says so, as ulyxRemoteError: peers are told in their memory, since this rank may be at
+ * rest. Returns what telling came to. */
+__attribute__((format(printf, 2, 3))) ulyxResult_t ulyxGuardAbort(ulyxGuard* guard, const char* format, ...);
 
-/* Aborts a lost world's communicator where that was left undone: nothing on the device uses it any more. Its windows go
- * with it. */
+/* Has a lost world's communicator aborted where that was left undone. Its windows go with it. */
 void ulyxGuardLetGo(ulyxGuard* guard);
+/* Waits for an abort that has begun. false: graphs hold NCCL's work, and what it has mapped is still in use. */
+bool ulyxGuardAwaitAbort(ulyxGuard* guard);
 
 /* Speaks why the world was lost; ulyxSuccess if it was not. Any thread. */
 ulyxResult_t ulyxGuardFound(ulyxGuard* guard);

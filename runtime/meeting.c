@@ -158,12 +158,16 @@ static ulyxResult_t tellPeer(const ulyxMeetings* meetings, unsigned char* record
                    sizeof(ulyxSlot));
 }
 
-ulyxResult_t ulyxMeetingsAbort(ulyxMeetings* meetings, const ulyxWindows* windows, const ulyxNcclWorld* world) {
-  ulyxResult_t result = ulyxSuccess;
+ulyxResult_t ulyxMeetingsGiveUp(ulyxMeetings* meetings) {
   if (meetings->mailbox == NULL) return ulyxSuccess;
   __atomic_store_n(&meetings->mailbox->abort, 1, __ATOMIC_RELEASE);
-  ulyxKeepFirst(&result, copyWords(meetings, &meetings->state->lost, meetings->givenUp->lostRefusedVoided,
-                                   sizeof meetings->givenUp->lostRefusedVoided));
+  return copyWords(meetings, &meetings->state->lost, meetings->givenUp->lostRefusedVoided,
+                   sizeof meetings->givenUp->lostRefusedVoided);
+}
+
+ulyxResult_t ulyxMeetingsTellPeers(ulyxMeetings* meetings, const ulyxWindows* windows, const ulyxNcclWorld* world) {
+  ulyxResult_t result = ulyxSuccess;
+  if (meetings->mailbox == NULL) return ulyxSuccess;
   for (int peer = 0; peer < world->nRanks; ++peer) {
     if (peer == world->rank) continue;
     ulyxKeepFirst(&result, tellPeer(meetings, ulyxWindowsPeer(windows, meetings->records->number, peer), world->rank));

@@ -44,9 +44,11 @@ ulyxMeeting ulyxMeetingsNext(const ulyxMeetings* meetings, const ulyxWindows* wi
 /* What devices have reported, spoken. ulyxMismatch passes with the asking; anything else stays. */
 ulyxResult_t ulyxMeetingsFound(ulyxMeetings* meetings);
 
-/* Loses the world from any thread: kernels of this rank that wait give up, later ones do nothing, and the peers find
- * that this rank has given up. The current device is the rank's. */
-ulyxResult_t ulyxMeetingsAbort(ulyxMeetings* meetings, const ulyxWindows* windows, const ulyxNcclWorld* world);
+/* Loses the world from any thread: kernels of this rank that wait give up and tell the peers, later ones do nothing.
+ * The current device is the rank's. */
+ulyxResult_t ulyxMeetingsGiveUp(ulyxMeetings* meetings);
+/* After that: writes into the peers' records that this rank has given up, since none of its kernels may be waiting. */
+ulyxResult_t ulyxMeetingsTellPeers(ulyxMeetings* meetings, const ulyxWindows* windows, const ulyxNcclWorld* world);
 
 /* Whether the world is lost, by what devices found or by this rank itself. Says nothing. */
 bool ulyxMeetingsAreLost(const ulyxMeetings* meetings);

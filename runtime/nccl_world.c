@@ -32,6 +32,12 @@ void ulyxDeviceLeave(int device, int previous) {
   if (previous != device) (void)cudaSetDevice(previous); /* it was current before: nothing new can fail */
 }
 
+enum cudaStreamCaptureMode ulyxRelaxCapture(void) {
+  enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  (void)cudaThreadExchangeStreamCaptureMode(&mode); /* fails where there is no capture to spoil */
+  return mode;
+}
+
 bool ulyxCudaIsGone(cudaError_t error) {
   return error == cudaErrorCudartUnloading || error == cudaErrorContextIsDestroyed;
 }
@@ -72,8 +78,8 @@ static ulyxResult_t followExchanges(ulyxNcclWorld* world) {
 }
 
 static ulyxResult_t gatherOnDevice(ulyxNcclWorld* world, size_t bytes) {
-  ULYX_TRY(ulyxGuardEnter(&world->guard, "an agreement"));
-  const ncclComm_t comm = world->guard.comm;
+  ncclComm_t comm = NULL;
+  ULYX_TRY(ulyxGuardEnter(&world->guard, "an agreement", &comm));
   int64_t* const all = world->deviceWords + world->wordCapacity;
   return ulyxGuardLeave(&world->guard,
                         ULYX_NCCL(comm, ncclAllGather(world->deviceWords, all, bytes, ncclUint8, comm, world->side)));
@@ -123,8 +129,8 @@ ulyxResult_t ulyxNcclWorldLargest(ulyxNcclWorld* world, int64_t mine, int64_t* l
   return ulyxSuccess;
 }
 
-static ulyxResult_t warmDistance(const ulyxNcclWorld* world, void* memory, size_t bytes, int distance) {
-  const ncclComm_t comm = world->guard.comm;
+static ulyxResult_t warmDistance(const ulyxNcclWorld* world, ncclComm_t comm, void* memory, size_t bytes,
+                                 int distance) {
   const int nRanks = world->nRanks;
   const int to = (world->rank + distance) % nRanks, from = (world->rank - distance + nRanks) % nRanks;
   ULYX_TRY(ULYX_NCCL(comm, ncclSend(memory, bytes, ncclUint8, to, comm, world->side)));
@@ -133,13 +139,14 @@ static ulyxResult_t warmDistance(const ulyxNcclWorld* world, void* memory, size_
 
 /* One group of distances of an all-pairs exchange. */
 static ulyxResult_t warmGroup(ulyxNcclWorld* world, void* memory, size_t bytes, int first, int last) {
-  ULYX_TRY(ulyxGuardEnter(&world->guard, "the first messages"));
-  ulyxResult_t result = ULYX_NCCL(world->guard.comm, ncclGroupStart());
+  ncclComm_t comm = NULL;
+  ULYX_TRY(ulyxGuardEnter(&world->guard, "the first messages", &comm));
+  ulyxResult_t result = ULYX_NCCL(comm, ncclGroupStart());
   if (result == ulyxSuccess) {
     for (int distance = first; distance < last && result == ulyxSuccess; ++distance) {
-      result = warmDistance(world, memory, bytes, distance);
+      result = warmDistance(world, comm, memory, bytes, distance);
     }
-    ulyxKeepFirst(&result, ULYX_NCCL(world->guard.comm, ncclGroupEnd()));
+    ulyxKeepFirst(&result, ULYX_NCCL(comm, ncclGroupEnd()));
   }
   return ulyxGuardLeave(&world->guard, result);
 }
@@ -156,10 +163,13 @@ ulyxResult_t ulyxNcclWorldWarm(ulyxNcclWorld* world, void* memory, int64_t bytes
 }
 
 cudaError_t ulyxNcclWorldDrain(ulyxNcclWorld* world) {
-  const ulyxResult_t entered = ulyxGuardEnter(&world->guard, "the end of this rank's exchanges");
-  const cudaError_t error = cudaDeviceSynchronize(); /* replayed graphs are known to the device alone */
+  ncclComm_t comm = NULL;
+  const ulyxResult_t entered = ulyxGuardEnter(&world->guard, "the end of this rank's exchanges", &comm);
+  if (entered != ulyxSuccess) ulyxGuardLetGo(&world->guard); /* NCCL's kernels may wait, with nobody to end that */
+  const cudaError_t error = cudaDeviceSynchronize();         /* replayed graphs are known to the device alone */
   if (entered == ulyxSuccess) (void)ulyxGuardLeave(&world->guard, ulyxSuccess);
   ulyxGuardLetGo(&world->guard);
+  (void)ulyxGuardAwaitAbort(&world->guard);
   return error;
 }
 

@@ -8,10 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "chain.h"
 #include "check.h"
+#include "clock.h"
 #include "status.h"
 #include "sum.h"
 #include "transport.h"
@@ -59,18 +59,6 @@ static void destroyWorld(World* world) {
   free(world);
 }
 
-static struct timespec deadlineAfter(int timeoutMs) {
-  struct timespec at;
-  clock_gettime(CLOCK_MONOTONIC, &at);
-  at.tv_sec += timeoutMs / 1000;
-  at.tv_nsec += (long)(timeoutMs % 1000) * 1000000L;
-  if (at.tv_nsec >= 1000000000L) {
-    at.tv_sec += 1;
-    at.tv_nsec -= 1000000000L;
-  }
-  return at;
-}
-
 /* Names the ranks that have not come; with `gone`, those of them that never will. */
 static void listMissing(const World* world, bool gone, char* text, size_t bytes) {
   size_t used = 0;
@@ -111,7 +99,7 @@ typedef enum {
 /* Waits until every rank has come. */
 static ulyxResult_t meet(Loopback* self, const char* what, Patience patience) {
   World* const world = self->world;
-  const struct timespec deadline = deadlineAfter(world->timeoutMs);
+  const struct timespec deadline = ulyxTimeAt(ulyxNowNs() + world->timeoutMs * ULYX_NS_A_MS);
   pthread_mutex_lock(&world->lock);
   const int64_t generation = world->generation;
   const bool begins = patience == meetByDeadline;
@@ -384,13 +372,8 @@ static ulyxResult_t createWorld(const ulyxSettings* settings, int nRanks, World*
   void* memory = NULL;
   ULYX_TRY(ulyxAllocate(&memory, 1, sizeof(World), "a loopback world"));
   World* const world = memory;
-  pthread_condattr_t monotonic;
   if (pthread_mutex_init(&world->lock, NULL) != 0) goto freeMemory;
-  if (pthread_condattr_init(&monotonic) != 0) goto destroyLock;
-  const int failed = pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) != 0 ||
-                     pthread_cond_init(&world->changed, &monotonic) != 0;
-  pthread_condattr_destroy(&monotonic);
-  if (failed) goto destroyLock;
+  if (!ulyxConditionInit(&world->changed)) goto destroyLock;
   world->nRanks = world->users = nRanks;
   world->timeoutMs = settings->timeoutMs;
   *created = world;

@@ -62,9 +62,8 @@ static ulyxResult_t addUnpack(ulyxGpu* gpu, const ulyxExchange* exchange, const 
 }
 
 /* Moves `next` past the messages of one group, posting each. */
-static ulyxResult_t postGroup(ulyxGpu* gpu, const ulyxExchange* exchange, const ulyxWire* wire, int group,
-                              int64_t* nextSend, int64_t* nextRecv) {
-  const ncclComm_t comm = gpu->world.guard.comm;
+static ulyxResult_t postGroup(ulyxGpu* gpu, const ulyxExchange* exchange, const ulyxWire* wire, ncclComm_t comm,
+                              int group, int64_t* nextSend, int64_t* nextRecv) {
   for (; *nextSend < wire->sendCount && wire->sends[*nextSend].group == group; ++*nextSend) {
     const ulyxMessage* const message = &wire->sends[*nextSend];
     const char* data = inPlace(gpu, message, exchange->src);
@@ -80,21 +79,22 @@ static ulyxResult_t postGroup(ulyxGpu* gpu, const ulyxExchange* exchange, const 
   return ulyxSuccess;
 }
 
-static ulyxResult_t postAll(ulyxGpu* gpu, const ulyxExchange* exchange, const ulyxWire* wire) {
+static ulyxResult_t postAll(ulyxGpu* gpu, const ulyxExchange* exchange, const ulyxWire* wire, ncclComm_t comm) {
   int64_t nextSend = 0, nextRecv = 0;
   for (int group = 0; group < wire->groups; ++group) {
-    ULYX_TRY(ULYX_NCCL(gpu->world.guard.comm, ncclGroupStart()));
-    const ulyxResult_t posted = postGroup(gpu, exchange, wire, group, &nextSend, &nextRecv);
+    ULYX_TRY(ULYX_NCCL(comm, ncclGroupStart()));
+    const ulyxResult_t posted = postGroup(gpu, exchange, wire, comm, group, &nextSend, &nextRecv);
     const ncclResult_t ended = ncclGroupEnd(); /* on every path: the group is the thread's */
     if (posted != ulyxSuccess) return posted;
-    ULYX_TRY(ulyxNcclResult(gpu->world.guard.comm, ended, "ncclGroupEnd"));
+    ULYX_TRY(ulyxNcclResult(comm, ended, "ncclGroupEnd"));
   }
   return ulyxSuccess;
 }
 
 static ulyxResult_t communicate(ulyxGpu* gpu, const ulyxExchange* exchange, const ulyxWire* wire) {
-  ULYX_TRY(ulyxGuardEnter(&gpu->world.guard, "an exchange"));
-  return ulyxGuardLeave(&gpu->world.guard, postAll(gpu, exchange, wire));
+  ncclComm_t comm = NULL;
+  ULYX_TRY(ulyxGuardEnter(&gpu->world.guard, "an exchange", &comm));
+  return ulyxGuardLeave(&gpu->world.guard, postAll(gpu, exchange, wire, comm));
 }
 
 static int64_t messageBytes(const ulyxMessage* messages, int64_t count) {

@@ -2,10 +2,11 @@
  *
  * The ways into a world of GPUs: by unique id, from a caller's communicator, or all ranks in this process. */
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "clock.h"
 #include "cuda_check.h"
 #include "gpu.h"
 
@@ -27,32 +28,20 @@ ulyxResult_t ulyxNcclGetUniqueId(ulyxUniqueId_t* id) {
   return ulyxSuccess;
 }
 
-/* Waits until what was begun on a communicator that does not block has ended, or the deadline has passed. */
-static ulyxResult_t settleComm(ncclComm_t comm, ncclResult_t begun, const struct timespec* deadline, const char* call) {
+/* Waits until what was begun on a communicator that does not block has ended, or the deadline has passed (0: never). */
+static ulyxResult_t settleComm(ncclComm_t comm, ncclResult_t begun, int64_t deadlineNs, const char* call) {
   ncclResult_t state = begun;
   while (state == ncclInProgress || state == ncclSuccess) {
     ULYX_TRY(ULYX_NCCL(comm, ncclCommGetAsyncError(comm, &state)));
     if (state != ncclInProgress) break;
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    const bool late =
-        now.tv_sec > deadline->tv_sec || (now.tv_sec == deadline->tv_sec && now.tv_nsec > deadline->tv_nsec);
-    if (late) return ulyxTimeout; /* said by the caller */
-    (void)nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+    if (deadlineNs > 0 && ulyxNowNs() > deadlineNs) return ulyxTimeout; /* said by the caller */
+    ulyxSleepUs(200);
   }
   return ulyxNcclResult(comm, state, call);
 }
 
-static struct timespec deadlineIn(int timeoutMs) {
-  struct timespec at;
-  clock_gettime(CLOCK_MONOTONIC, &at);
-  at.tv_sec += timeoutMs / 1000;
-  at.tv_nsec += (long)(timeoutMs % 1000) * 1000000;
-  if (at.tv_nsec >= 1000000000) {
-    at.tv_sec += 1;
-    at.tv_nsec -= 1000000000;
-  }
-  return at;
+static int64_t deadlineIn(int timeoutMs) {
+  return timeoutMs > 0 ? ulyxNowNs() + timeoutMs * ULYX_NS_A_MS : 0;
 }
 
 static ulyxResult_t speakOfDeadline(ulyxResult_t result, int nRanks, int rank, int timeoutMs) {
@@ -66,23 +55,23 @@ static ulyxResult_t speakOfDeadline(ulyxResult_t result, int nRanks, int rank, i
 static ulyxResult_t joinByDeadline(int nRanks, ncclUniqueId id, int rank, int timeoutMs, ncclComm_t* joined) {
   ncclComm_t meeting = NULL, comm = NULL;
   ncclConfig_t patient = NCCL_CONFIG_INITIALIZER, plain = NCCL_CONFIG_INITIALIZER;
-  const struct timespec deadline = deadlineIn(timeoutMs);
+  const int64_t deadline = deadlineIn(timeoutMs);
   patient.blocking = 0;
   plain.blocking = 1;
   ncclResult_t begun = ncclCommInitRankConfig(&meeting, nRanks, id, rank, &patient);
   if (meeting == NULL) return ulyxNcclResult(NULL, begun, "ncclCommInitRankConfig");
-  ulyxResult_t result = settleComm(meeting, begun, &deadline, "ncclCommInitRankConfig");
+  ulyxResult_t result = settleComm(meeting, begun, deadline, "ncclCommInitRankConfig");
   if (result == ulyxSuccess) {
     begun = ncclCommSplit(meeting, 0, rank, &comm, &plain);
-    result = settleComm(meeting, begun, &deadline, "ncclCommSplit");
+    result = settleComm(meeting, begun, deadline, "ncclCommSplit");
   }
-  if (result == ulyxSuccess) result = settleComm(comm, ncclSuccess, &deadline, "ncclCommSplit");
+  if (result == ulyxSuccess) result = settleComm(comm, ncclSuccess, deadline, "ncclCommSplit");
   if (result != ulyxSuccess) {
     (void)ncclCommAbort(meeting);
     if (comm != NULL) (void)ncclCommAbort(comm);
   } else { /* not aborted: NCCL would abort what was split from it as well */
     begun = ncclCommFinalize(meeting);
-    ulyxKeepFirst(&result, settleComm(meeting, begun, &deadline, "ncclCommFinalize"));
+    ulyxKeepFirst(&result, settleComm(meeting, begun, deadline, "ncclCommFinalize"));
     ulyxKeepFirst(&result, ULYX_NCCL(NULL, ncclCommDestroy(meeting)));
     if (result != ulyxSuccess) (void)ncclCommAbort(comm);
   }
@@ -104,6 +93,21 @@ ulyxResult_t ulyxNcclCreate(const ulyxSettings* settings, int nRanks, ulyxUnique
   return ulyxGpuCreate(settings, comm, transport);
 }
 
+/* The child blocks, whatever the parent does. A parent that blocks holds this rank until all have come: it is the
+ * caller's, and the caller's to abort. */
+static ulyxResult_t splitFrom(ncclComm_t parent, int rank, int timeoutMs, ncclComm_t* child) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  int nRanks = 0;
+  const int64_t deadline = deadlineIn(timeoutMs);
+  ULYX_TRY(ULYX_NCCL(parent, ncclCommCount(parent, &nRanks)));
+  config.blocking = 1;
+  const ncclResult_t begun = ncclCommSplit(parent, 0, rank, child, &config);
+  ulyxResult_t result = settleComm(parent, begun, deadline, "ncclCommSplit");
+  if (result == ulyxSuccess) result = settleComm(*child, ncclSuccess, deadline, "ncclCommSplit");
+  if (result != ulyxSuccess && *child != NULL) (void)ncclCommAbort(*child);
+  return speakOfDeadline(result, nRanks, rank, timeoutMs);
+}
+
 ulyxResult_t ulyxNcclCreateFromComm(const ulyxSettings* settings, struct ncclComm* parent, ulyxTransport** transport) {
   int rank = 0, device = 0, previous = 0;
   ncclComm_t child = NULL;
@@ -111,20 +115,19 @@ ulyxResult_t ulyxNcclCreateFromComm(const ulyxSettings* settings, struct ncclCom
   ULYX_TRY(ULYX_NCCL(parent, ncclCommUserRank(parent, &rank)));
   ULYX_TRY(ULYX_NCCL(parent, ncclCommCuDevice(parent, &device)));
   ULYX_TRY(ulyxDeviceEnter(device, &previous));
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 1; /* whatever the parent is */
-  ulyxResult_t result = ULYX_NCCL(parent, ncclCommSplit(parent, 0, rank, &child, &config));
+  ulyxResult_t result = splitFrom(parent, rank, settings->timeoutMs, &child);
   if (result == ulyxSuccess) result = ulyxGpuCreate(settings, child, transport);
   ulyxDeviceLeave(device, previous);
   return result;
 }
 
-/* One rank's part of creating a local world: it blocks until all ranks have come, so each has a thread. None
- * starts before all threads exist. */
+/* One rank's part of creating a local world: it blocks until all ranks have come, so each has a thread. None joins
+ * before all have done what may fail without the others. */
 typedef struct Start {
   pthread_mutex_t lock;
   pthread_cond_t changed;
-  enum { startWait, startGo, startGiveUp } order;
+  int ready;    /* ranks that are about to join */
+  bool givenUp; /* one cannot */
 } Start;
 
 typedef struct Job {
@@ -138,25 +141,40 @@ typedef struct Job {
   pthread_t thread;
 } Job;
 
-/* All ranks are here: none can be missing. */
+static void giveUp(Start* start) {
+  pthread_mutex_lock(&start->lock);
+  start->givenUp = true;
+  pthread_cond_broadcast(&start->changed);
+  pthread_mutex_unlock(&start->lock);
+}
+
+/* Whether all ranks are about to join. */
+static bool meetAll(Start* start, int nRanks) {
+  pthread_mutex_lock(&start->lock);
+  ++start->ready;
+  pthread_cond_broadcast(&start->changed);
+  while (start->ready < nRanks && !start->givenUp) pthread_cond_wait(&start->changed, &start->lock);
+  const bool all = start->ready == nRanks;
+  pthread_mutex_unlock(&start->lock);
+  return all;
+}
+
 static ulyxResult_t createRank(Job* job) {
   ncclUniqueId id;
   ncclComm_t comm = NULL;
   memcpy(id.internal, job->id.internal, sizeof id.internal);
-  ULYX_TRY(ULYX_CUDA(cudaSetDevice(job->device)));
   ULYX_TRY(ULYX_NCCL(NULL, ncclCommInitRank(&comm, job->nRanks, id, job->rank)));
   return ulyxGpuCreate(job->settings, comm, &job->transport);
 }
 
 static void* rankMain(void* argument) {
   Job* const job = argument;
-  Start* const start = job->start;
-  pthread_mutex_lock(&start->lock);
-  while (start->order == startWait) pthread_cond_wait(&start->changed, &start->lock);
-  const bool go = start->order == startGo;
-  pthread_mutex_unlock(&start->lock);
-  if (!go) return NULL;
-  job->result = createRank(job);
+  job->result = ULYX_CUDA(cudaSetDevice(job->device));
+  if (job->result != ulyxSuccess) {
+    giveUp(job->start);
+  } else if (meetAll(job->start, job->nRanks)) {
+    job->result = createRank(job);
+  }
   if (job->result != ulyxSuccess) strcpy(job->message, ulyxThreadMessage());
   return NULL;
 }
@@ -164,10 +182,7 @@ static void* rankMain(void* argument) {
 static ulyxResult_t runJobs(Start* start, Job* jobs, int nRanks) {
   int started = 0;
   while (started < nRanks && pthread_create(&jobs[started].thread, NULL, rankMain, &jobs[started]) == 0) ++started;
-  pthread_mutex_lock(&start->lock);
-  start->order = started == nRanks ? startGo : startGiveUp;
-  pthread_cond_broadcast(&start->changed);
-  pthread_mutex_unlock(&start->lock);
+  if (started < nRanks) giveUp(start);
   for (int i = 0; i < started; ++i) pthread_join(jobs[i].thread, NULL);
   if (started < nRanks) return ulyxFail(ulyxSystemError, "thread %d of %d could not be started", started, nRanks);
   for (int i = 0; i < nRanks; ++i) {
@@ -191,7 +206,7 @@ ulyxResult_t ulyxNcclCreateLocal(const ulyxSettings* settings, int nRanks, const
                                  ulyxTransport** transports) {
   ulyxUniqueId_t id;
   void* memory = NULL;
-  Start start = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, startWait};
+  Start start = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
   ULYX_TRY(checkDevices(nRanks, devices));
   ULYX_TRY(ulyxNcclGetUniqueId(&id));
   ULYX_TRY(ulyxAllocate(&memory, (size_t)nRanks, sizeof(Job), "ranks to create"));

@@ -48,6 +48,7 @@ typedef struct fakeCounters {
   int64_t maxWindowBytes; /* of any window registered */
   int64_t minWindowBytes;
   int64_t faults;     /* injected calls that failed */
+  int64_t aborts;     /* ncclCommAbort of a communicator */
   int64_t violations; /* 0 in every correct run */
 } fakeCounters;
 
@@ -67,6 +68,10 @@ void fakeReset(void);
 void fakeFailNth(const char* function, int n);
 void fakeFailNthHere(const char* function, int n);
 
+/* The n-th call from now on of `function`, of any thread, first calls `call` on that thread. One at a time; n = 0
+ * disarms. */
+void fakeCallAtNth(const char* function, int n, void (*call)(void*), void* argument);
+
 /* How long a rank waits for the others before the call fails with ncclSystemError. 20000. */
 void fakeSetDeadlineMs(int ms);
 
@@ -81,6 +86,11 @@ void fakeSetNvlink(int linked);
  * stream that joined the capture and was not joined back at its end. */
 struct CUstream_st;
 void fakeSetCapturing(struct CUstream_st* stream, int capturing);
+
+/* ulyx_sim only: 1: what is on the devices does not end. Queries say so, and who synchronizes waits, until
+ * ncclCommAbort or 0. Data has moved all the same. 0. */
+void fakeSetHanging(int hanging);
+int fakeIsHanging(void);
 
 /* ulyx_sim only: how many devices there are, up to FAKE_MAX_DEVICES. 16. */
 void fakeSetDeviceCount(int count);

@@ -53,6 +53,7 @@ cudaError_t cudaSetDevice(int device) {
 
 cudaError_t cudaDeviceSynchronize(void) {
   FAKE_CUDA_UNSAFE(cudaErrorUnknown);
+  fakeWaitWhileHanging(__func__);
   return cudaSuccess;
 }
 

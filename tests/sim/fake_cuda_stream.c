@@ -85,12 +85,15 @@ static cudaError_t ask(cudaStream_t stream, const char* function) {
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   FAKE_CUDA(cudaErrorUnknown);
-  return ask(stream, __func__);
+  const cudaError_t error = ask(stream, __func__);
+  if (error == cudaSuccess) fakeWaitWhileHanging(__func__);
+  return error;
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   FAKE_CUDA(cudaErrorUnknown);
-  return ask(stream, __func__);
+  const cudaError_t error = ask(stream, __func__);
+  return error == cudaSuccess && fakeIsHanging() ? fakeCudaResult(cudaErrorNotReady) : error;
 }
 
 cudaError_t cudaStreamGetDevice(cudaStream_t stream, int* device) {
@@ -176,12 +179,15 @@ static cudaError_t askEvent(cudaEvent_t event, const char* function) {
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   FAKE_CUDA_UNSAFE(cudaErrorUnknown);
-  return askEvent(event, __func__);
+  const cudaError_t error = askEvent(event, __func__);
+  return error == cudaSuccess && fakeIsHanging() ? fakeCudaResult(cudaErrorNotReady) : error;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   FAKE_CUDA_UNSAFE(cudaErrorUnknown);
-  return askEvent(event, __func__);
+  const cudaError_t error = askEvent(event, __func__);
+  if (error == cudaSuccess) fakeWaitWhileHanging(__func__);
+  return error;
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags) {

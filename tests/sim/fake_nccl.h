@@ -76,6 +76,8 @@ struct ncclComm {
   int64_t nextStep;
   int users; /* groups that are at work on it */
   int windows;
+  int inGraphs; /* operations that a captured graph holds */
+  bool blocking;
   bool finalized, aborted;
   ncclResult_t asyncError;
   int64_t birth;
@@ -120,7 +122,7 @@ ncclResult_t fakeCheckComm(ncclComm_t comm, const char* function);
 fakeWorld* fakeWorldOfId(const ncclUniqueId* id);
 fakeWorld* fakeWorldAdd(const ncclUniqueId* id, int nRanks, int joined);
 /* For a rank that the world's `joined` counts already. */
-ncclComm_t fakeCommAdd(fakeWorld* world, int rank, int device);
+ncclComm_t fakeCommAdd(fakeWorld* world, int rank, int device, bool blocking);
 void fakeCommRemove(ncclComm_t comm);
 
 /* Brings a ticket to the communicator's next step; NULL (and said why) if the others' step is another kind. */
@@ -143,6 +145,7 @@ typedef struct fakeOp {
   ncclWindow_t* newWindow;
   ncclUniqueId id;
   int nRanks, rank;
+  bool blocking; /* the communicator to come */
   fakeTicket ticket;
   fakeStep* step;
   /* Moving data. */
@@ -163,6 +166,9 @@ ncclResult_t fakeGroupAdd(const fakeOp* op);
 /* Makes the group fail at its end, as NCCL does after a refused call inside it; returns the code. */
 ncclResult_t fakeGroupFail(ncclResult_t code);
 ncclResult_t fakeGroupFinish(void);
+
+/* If the operation's stream is being captured, the graph holds it from now on. */
+void fakeGraphHolds(const fakeOp* op);
 
 /* ---- Posts and completions, called by a group with the lock not held ---------------------------------- */
 

@@ -64,14 +64,30 @@ static ncclResult_t checkConfig(const ncclConfig_t* config, const char* function
   return ncclSuccess;
 }
 
-static ncclResult_t initRank(ncclComm_t* comm, int nRanks, ncclUniqueId id, int rank, const char* function) {
+/* What a communicator that does not block answers; what was begun has ended all the same. */
+static ncclResult_t answer(ncclResult_t result, bool blocking) {
+  return result == ncclSuccess && !blocking ? ncclInProgress : result;
+}
+
+static bool isBlocking(const ncclConfig_t* config) {
+  return config == NULL || config->blocking != 0;
+}
+
+static ncclResult_t initRank(ncclComm_t* comm, int nRanks, ncclUniqueId id, int rank, bool blocking,
+                             const char* function) {
   if (comm == NULL) return fakeGroupFail(fakeRefuse(ncclInvalidArgument, "%s: comm is NULL", function));
   *comm = NULL;
   if (nRanks < 1 || nRanks > FAKE_MAX_RANKS || rank < 0 || rank >= nRanks) {
     return fakeGroupFail(fakeRefuse(ncclInvalidArgument, "%s: rank %d of %d", function, rank, nRanks));
   }
   if (id.internal[0] == 0) return fakeGroupFail(fakeRefuse(ncclInvalidArgument, "%s: an empty id", function));
-  fakeOp op = {.kind = FAKE_OP_INIT, .operation = function, .newComm = comm, .id = id, .nRanks = nRanks, .rank = rank};
+  fakeOp op = {.kind = FAKE_OP_INIT,
+               .operation = function,
+               .newComm = comm,
+               .id = id,
+               .nRanks = nRanks,
+               .rank = rank,
+               .blocking = blocking};
   fakeQuietBegin();
   const cudaError_t error = cudaGetDevice(&op.ticket.device);
   fakeQuietEnd();
@@ -84,13 +100,14 @@ static ncclResult_t initRank(ncclComm_t* comm, int nRanks, ncclUniqueId id, int 
 
 ncclResult_t ncclCommInitRank(ncclComm_t* comm, int nRanks, ncclUniqueId id, int rank) {
   FAKE_NCCL_GROUPED(ncclSystemError);
-  return initRank(comm, nRanks, id, rank, __func__);
+  return initRank(comm, nRanks, id, rank, true, __func__);
 }
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int nRanks, ncclUniqueId id, int rank, ncclConfig_t* config) {
   FAKE_NCCL_GROUPED(ncclSystemError);
   const ncclResult_t result = checkConfig(config, __func__);
-  return result != ncclSuccess ? fakeGroupFail(result) : initRank(comm, nRanks, id, rank, __func__);
+  if (result != ncclSuccess) return fakeGroupFail(result);
+  return answer(initRank(comm, nRanks, id, rank, isBlocking(config), __func__), isBlocking(config));
 }
 
 ncclResult_t ncclCommInitAll(ncclComm_t* comms, int nDevices, const int* devices) {
@@ -104,7 +121,7 @@ ncclResult_t ncclCommInitAll(ncclComm_t* comms, int nDevices, const int* devices
   fakeGroupBegin();
   for (int rank = 0; rank < nDevices && error == cudaSuccess && result == ncclSuccess; rank++) {
     error = cudaSetDevice(devices != NULL ? devices[rank] : rank);
-    if (error == cudaSuccess) result = initRank(&comms[rank], nDevices, id, rank, __func__);
+    if (error == cudaSuccess) result = initRank(&comms[rank], nDevices, id, rank, true, __func__);
   }
   if (error != cudaSuccess) {
     fakeGroupFail(fakeRefuse(ncclUnhandledCudaError, "%s: %s", __func__, cudaGetErrorString(error)));
@@ -126,7 +143,7 @@ static ncclResult_t joinWorld(fakeOp* op) {
   if (world->joined == op->nRanks || (step != NULL && step->tickets[op->rank].present)) {
     return fakeRefuse(ncclInvalidUsage, "rank %d joins a world of %d ranks a second time", op->rank, op->nRanks);
   }
-  op->comm = fakeCommAdd(world, op->rank, op->ticket.device);
+  op->comm = fakeCommAdd(world, op->rank, op->ticket.device, op->blocking);
   if (op->comm == NULL) return ncclSystemError;
   world->joined++;
   op->step = fakeStepReach(op->comm, FAKE_STEP_INIT, op->ticket);
@@ -183,8 +200,9 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* newC
                      .operation = __func__,
                      .comm = comm,
                      .newComm = newComm,
+                     .blocking = config != NULL ? isBlocking(config) : comm->blocking,
                      .ticket = {false, comm->device, color, key}};
-  return fakeGroupAdd(&op);
+  return answer(fakeGroupAdd(&op), comm->blocking);
 }
 
 ncclResult_t fakeSplitPost(fakeOp* op) {
@@ -207,7 +225,8 @@ static ncclComm_t childOf(const fakeOp* op) {
     rank += other.key < mine.key || (other.key == mine.key && r < op->comm->rank);
   }
   if (step->children[first] == NULL) step->children[first] = fakeWorldAdd(NULL, ranks, ranks);
-  return step->children[first] != NULL ? fakeCommAdd(step->children[first], rank, op->comm->device) : NULL;
+  return step->children[first] != NULL ? fakeCommAdd(step->children[first], rank, op->comm->device, op->blocking)
+                                       : NULL;
 }
 
 ncclResult_t fakeSplitComplete(fakeOp* op, int64_t deadline) {
@@ -223,6 +242,46 @@ ncclResult_t fakeSplitComplete(fakeOp* op, int64_t deadline) {
   return result;
 }
 
+/* ---- Graphs ------------------------------------------------------------------------------------------ */
+
+static void CUDART_CB graphIsGone(void* argument) {
+  const ncclComm_t comm = argument;
+  fakeLock();
+  comm->inGraphs--;
+  fakeWakeAll();
+  fakeUnlock();
+}
+
+static cudaError_t graphOf(cudaStream_t stream, cudaGraph_t* graph) {
+  enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+#if CUDART_VERSION >= 13000
+  return cudaStreamGetCaptureInfo(stream, &status, NULL, graph, NULL, NULL, NULL);
+#else
+  return cudaStreamGetCaptureInfo_v2(stream, &status, NULL, graph, NULL, NULL);
+#endif
+}
+
+void fakeGraphHolds(const fakeOp* op) {
+  enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  cudaGraph_t graph = NULL;
+  cudaUserObject_t share = NULL;
+  if (op->kind != FAKE_OP_SEND && op->kind != FAKE_OP_RECV) return;
+  fakeQuietBegin();
+  cudaError_t error = cudaStreamIsCapturing(op->stream, &status);
+  if (error == cudaSuccess && status == cudaStreamCaptureStatusActive) {
+    error = graphOf(op->stream, &graph);
+    if (error == cudaSuccess) {
+      error = cudaUserObjectCreate(&share, op->comm, graphIsGone, 1, cudaUserObjectNoDestructorSync);
+    }
+    if (error == cudaSuccess) error = cudaGraphRetainUserObject(graph, share, 1, cudaGraphUserObjectMove);
+    fakeLock();
+    if (error == cudaSuccess) op->comm->inGraphs++;
+    fakeUnlock();
+  }
+  fakeQuietEnd();
+  if (error != cudaSuccess) fakeViolation("a graph could not hold %s: %s", op->operation, cudaGetErrorString(error));
+}
+
 /* ---- Leaving ----------------------------------------------------------------------------------------- */
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
@@ -232,7 +291,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   fakeLock();
   comm->finalized = true;
   fakeUnlock();
-  return ncclSuccess;
+  return answer(ncclSuccess, comm->blocking);
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
@@ -245,6 +304,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
     fakeViolation("%s: rank %d still has %d windows registered", __func__, comm->rank, comm->windows);
   }
   if (comm->users > 0) fakeViolation("%s: rank %d is in a group", __func__, comm->rank);
+  if (comm->inGraphs > 0) fakeViolation("%s: rank %d would wait for its graphs for ever", __func__, comm->rank);
   fakeWindowsDrop(comm);
   fakeCommRemove(comm);
   fakeUnlock();
@@ -259,8 +319,10 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
   fakeLock();
   comm->aborted = true;
   fakeWakeAll();
-  /* Another thread that waits in a group of this communicator gives up now; it must be out first. */
-  while (comm->users > 0) fakeWaitPatiently();
+  fakeSetHanging(0);
+  fakeCount(FAKE_COUNTER(aborts), 1);
+  /* Another thread that waits in a group of this communicator gives up now; it must be out first, and graphs gone. */
+  while (comm->users > 0 || comm->inGraphs > 0) fakeWaitPatiently();
   fakeWindowsDrop(comm);
   fakeCommRemove(comm);
   fakeUnlock();

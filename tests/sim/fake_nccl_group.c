@@ -153,6 +153,7 @@ static ncclResult_t run(fakeOp* ops, int count) {
   countMessages(ops, count);
   markOverlaps(ops, count);
   useComms(ops, count, 1);
+  for (int i = 0; i < count; i++) fakeGraphHolds(&ops[i]);
   const int64_t deadline = fakeDeadline();
   for (int round = 0; round < 3; round++) {
     for (int i = 0; i < count; i++) {

@@ -11,6 +11,13 @@ typedef struct fakeFault {
   int left;             /* calls until it strikes, 0: disarmed */
 } fakeFault;
 
+typedef struct fakeVisit {
+  const char* function;
+  int left;
+  void (*call)(void*);
+  void* argument;
+} fakeVisit;
+
 typedef struct fakeSettings {
   int deadlineMs;
   int deviceCount;
@@ -26,6 +33,7 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static fakeCounters counters;
 static int64_t sentBytes[FAKE_MAX_RANKS][FAKE_MAX_RANKS];
 static fakeFault faultAnywhere;
+static fakeVisit visit;
 static fakeSettings settings = FAKE_DEFAULT_SETTINGS;
 static int64_t generation = 1; /* one more with every reset */
 
@@ -82,8 +90,18 @@ static bool strikes(fakeFault* fault, const char* function) {
   return --fault->left == 0;
 }
 
+static fakeVisit takeVisit(const char* function) {
+  fakeVisit due = {NULL, 0, NULL, NULL};
+  pthread_mutex_lock(&mutex);
+  if (visit.left > 0 && strcmp(visit.function, function) == 0 && --visit.left == 0) due = visit;
+  pthread_mutex_unlock(&mutex);
+  return due;
+}
+
 bool fakeStrikes(const char* function) {
   if (quiet) return false;
+  const fakeVisit due = takeVisit(function);
+  if (due.call != NULL) due.call(due.argument);
   pthread_mutex_lock(&mutex);
   const bool here = strikes(&faultHere, function);
   const bool struck = strikes(&faultAnywhere, function) || here;
@@ -180,15 +198,23 @@ void fakeReset(void) {
   memset(&counters, 0, sizeof counters);
   memset(sentBytes, 0, sizeof sentBytes);
   faultAnywhere = (fakeFault){NULL, 0};
+  visit = (fakeVisit){NULL, 0, NULL, NULL};
   settings = (fakeSettings)FAKE_DEFAULT_SETTINGS;
   generation++;
   pthread_mutex_unlock(&mutex);
+  fakeSetHanging(0);
   faultHere = (fakeFault){NULL, 0};
 }
 
 void fakeFailNth(const char* function, int n) {
   pthread_mutex_lock(&mutex);
   faultAnywhere = (fakeFault){function, n};
+  pthread_mutex_unlock(&mutex);
+}
+
+void fakeCallAtNth(const char* function, int n, void (*call)(void*), void* argument) {
+  pthread_mutex_lock(&mutex);
+  visit = (fakeVisit){function, n, call, argument};
   pthread_mutex_unlock(&mutex);
 }
 

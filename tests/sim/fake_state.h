@@ -34,6 +34,9 @@ bool fakeIsQuiet(void);
 
 __attribute__((format(printf, 1, 2))) void fakeViolation(const char* format, ...);
 
+/* Returns once the device does not hang (fakeSetHanging). */
+void fakeWaitWhileHanging(const char* function);
+
 int fakeDeadlineMs(void);
 int fakeDeviceCount(void);
 bool fakeWindowSupport(void);

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT
+//
+// What is lost while NCCL has work on the device, on a device that hangs until its communicator is aborted: nobody
+// waits longer than the deadline and a moment, and own kernels are quiet before the abort takes their memory away.
+#include <gtest/gtest.h>
+#include <nccl.h>
+
+#include <atomic>
+#include <chrono>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "fake.h"
+#include "support/exchange_check.h"
+#include "support/ranks.h"
+#include "support/shapes.h"
+#include "support/status.h"
+#include "support/world.h"
+#include "ulyx.h"
+
+namespace ulyx_test {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kSoon = std::chrono::seconds(5);  // a busy machine
+constexpr int kRanks = 2;
+
+const World& Of(int transport) {
+  for (const World* world : Worlds()) {
+    if (world->Transport() == transport) return *world;
+  }
+  throw std::runtime_error("no such world");
+}
+
+void AbortAndHang(void* runtime) {
+  fakeSetHanging(1);
+  MUST(ulyxRuntimeAbort(static_cast<ulyxRuntime_t>(runtime)));
+}
+
+ulyxConfig_t WithTimeout(int timeoutMs) {
+  ulyxConfig_t config = ULYX_CONFIG_INITIALIZER;
+  config.timeoutMs = timeoutMs;
+  return config;
+}
+
+}  // namespace
+
+TEST(Lost, ByAnAbortAfterAnExchangeWasEnqueuedAndBeforeItIsWatchedLeavesNobodyWaiting) {
+  const ulyxConfig_t config = WithTimeout(20000);
+  Session session(Of(ulyxTransportNccl), kRanks, &config);
+  const Shape shape(9, 6, 8);
+  const Oracle oracle(shape.c, kRanks, TestSeed());
+  std::vector<ulyxResult_t> results(kRanks, ulyxSuccess);
+  session.Run([&](int rank) {
+    const ulyxPlan_t plan = MakePlan(session, shape.c, rank);
+    const RankTensors tensors(session, oracle, rank, Ordinary);
+    const ulyxQkv_t in = tensors.In(plan), out = tensors.Out(plan);
+    // what follows NCCL's group and precedes the watch: the record of the exchange's end
+    if (rank == 0) fakeCallAtNth("cudaEventRecord", 1, AbortAndHang, session.Runtime(0));
+    results[rank] = ulyxSeqToHeads(plan, &in, &out, session.Stream(rank));
+  });
+  EXPECT_EQ(results[0], ulyxRemoteError);
+  const Clock::time_point start = Clock::now();
+  session.Destroy();
+  EXPECT_LT(Clock::now() - start, kSoon);
+  EXPECT_GT(fakeGet().aborts, 0);
+}
+
+TEST(Lost, ByAnAbortWhileAGraphReplaysAnExchangeOfNcclFreesTheDeviceAndReturnsBeforeTheGraphIsGone) {
+  const ulyxConfig_t config = WithTimeout(20000);
+  Session session(Of(ulyxTransportNccl), kRanks, &config);
+  const Shape shape(9, 6, 8);
+  const Oracle oracle(shape.c, kRanks, TestSeed());
+  std::atomic<bool> done{false};
+  session.Run([&](int rank) {
+    const ulyxPlan_t plan = MakePlan(session, shape.c, rank);
+    const RankTensors tensors(session, oracle, rank, Ordinary);
+    const ulyxQkv_t in = tensors.In(plan), out = tensors.Out(plan);
+    fakeSetCapturing(session.Stream(rank), 1);  // the graph lives while the capture does
+    MUST(ulyxSeqToHeads(plan, &in, &out, session.Stream(rank)));
+    if (rank == 0) {
+      fakeSetHanging(1);  // a replay that waits for its peer
+      const Clock::time_point start = Clock::now();
+      MUST(ulyxRuntimeAbort(session.Runtime(0)));
+      EXPECT_LT(Clock::now() - start, std::chrono::seconds(1));
+      while (fakeIsHanging() && Clock::now() - start < kSoon) std::this_thread::yield();
+      EXPECT_FALSE(fakeIsHanging());
+      EXPECT_TRUE(Refused(ulyxRuntimeDestroy(session.RuntimePtr(0)), ulyxInvalidUsage, {"captured graphs", "1"}));
+      EXPECT_LT(Clock::now() - start, kSoon);
+      done = true;
+    }
+    while (!done) std::this_thread::yield();
+    fakeSetCapturing(session.Stream(rank), 0);
+  });
+  session.Destroy();
+}
+
+namespace {
+
+struct Order {
+  std::atomic<bool> aborted{false};
+  std::atomic<bool> hungAtAbort{false};
+};
+
+void NoteAbort(void* argument) {
+  Order* const order = static_cast<Order*>(argument);
+  order->hungAtAbort = fakeIsHanging() != 0;
+  order->aborted = true;
+}
+
+}  // namespace
+
+TEST(Lost, ByAnAgreementThatTimesOutOwnKernelsEndBeforeTheCommunicatorIsAborted) {
+  for (const int transport : {ulyxTransportDirect, ulyxTransportCopyEngine}) {
+    constexpr int kTimeoutMs = 300;
+    const ulyxConfig_t config = WithTimeout(kTimeoutMs);
+    Order order;
+    {
+      const Session session(Of(transport), kRanks, &config);
+      const Shape shape(9, 6, 8);
+      fakeCallAtNth("ncclCommAbort", 1, NoteAbort, &order);
+      session.Run([&](int rank) {
+        ulyxPlan_t plan = nullptr;
+        if (rank == 0) fakeSetHanging(1);  // an exchange of this rank is still running when the agreement begins
+        const ulyxResult_t result = ulyxPlanCreate(session.Runtime(rank), &shape.c, &plan);
+        if (rank != 0) return;
+        EXPECT_TRUE(Refused(result, ulyxTimeout, {"an agreement", std::to_string(kTimeoutMs)}));
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        EXPECT_FALSE(order.aborted) << "own kernels had no moment to end";
+        fakeSetHanging(0);  // they do
+      });
+    }
+    EXPECT_TRUE(order.aborted);
+    EXPECT_FALSE(order.hungAtAbort);
+  }
+}
+
+TEST(Lost, ATimeoutStaysWhateverIsAbortedAfter) {
+  constexpr int kTimeoutMs = 200;
+  const ulyxConfig_t config = WithTimeout(kTimeoutMs);
+  for (const World* world : Worlds()) {
+    SCOPED_TRACE(world->Name());
+    const Session session(*world, kRanks, &config);
+    const Shape shape(9, 6, 8);
+    ulyxPlan_t plan = nullptr;
+    EXPECT_EQ(ulyxPlanCreate(session.Runtime(0), &shape.c, &plan), ulyxTimeout);
+    for (int i = 0; i < 2; i++) {
+      MUST(ulyxRuntimeAbort(session.Runtime(0)));
+      ulyxResult_t found = ulyxSuccess;
+      MUST(ulyxRuntimeGetAsyncError(session.Runtime(0), &found));
+      EXPECT_TRUE(Refused(found, ulyxTimeout, {"200 ms", "destroy the runtime"}));
+    }
+  }
+}
+
+// The parent answers before it has ended what it was asked for.
+TEST(Lost, NothingByAParentCommunicatorThatDoesNotBlock) {
+  ncclUniqueId id;
+  ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess);
+  const World& world = Of(ulyxTransportNccl);
+  RunRanks(kRanks, [&](int rank) {
+    world.Use(rank);
+    ncclComm_t parent = nullptr;
+    ncclConfig_t patient = NCCL_CONFIG_INITIALIZER;
+    patient.blocking = 0;
+    EXPECT_EQ(ncclCommInitRankConfig(&parent, kRanks, id, rank, &patient), ncclInProgress);
+    ulyxConfig_t config = WithTimeout(5000);
+    config.transport = ulyxTransportNccl;
+    ulyxRuntime_t runtime = nullptr;
+    MUST(ulyxRuntimeCreateFromComm(&config, parent, &runtime));
+    MUST(ulyxRuntimeDestroy(&runtime));
+    EXPECT_EQ(ncclCommDestroy(parent), ncclSuccess);
+  });
+}
+
+}  // namespace ulyx_test
