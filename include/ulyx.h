@@ -317,12 +317,15 @@ ULYX_API ulyxResult_t ulyxRuntimeCreate(const ulyxConfig_t* config, int nRanks, 
                                         ulyxRuntime_t* rt);
 
 /* The same over the ranks of a caller's communicator, which is used for one ncclCommSplit and no more: the
- * runtime works on the child, and the caller may go on using or destroy its own. */
+ * runtime works on the child, and the caller may go on using or destroy its own. Where that one does not block, the
+ * wait for the other ranks ends by config.timeoutMs; where it does, when the caller aborts it. */
 ULYX_API ulyxResult_t ulyxRuntimeCreateFromComm(const ulyxConfig_t* config, struct ncclComm* comm, ulyxRuntime_t* rt);
 
-/* All ranks in this process: rts[nRanks] is written on success only. devices NULL: on the CPU through the
- * loopback transport, 1 to 64 ranks. Otherwise rank r is on CUDA device devices[r], all different. One host
- * thread a rank then drives the runtimes. Blocking; not collective, one thread makes all ranks. */
+#define ULYX_LOCAL_MAX_RANKS 64
+
+/* All ranks in this process, 1 to ULYX_LOCAL_MAX_RANKS: rts[nRanks] is written on success only. devices NULL: on the
+ * CPU through the loopback transport. Otherwise rank r is on CUDA device devices[r], all different. One host thread a
+ * rank then drives the runtimes. Blocking; not collective, one thread makes all ranks. */
 ULYX_API ulyxResult_t ulyxRuntimeCreateLocal(const ulyxConfig_t* config, int nRanks, const int* devices,
                                              ulyxRuntime_t* rts);
 
@@ -369,11 +372,33 @@ ULYX_API ulyxResult_t ulyxRuntimeGetAsyncError(ulyxRuntime_t rt, ulyxResult_t* e
 /* Loses the world of this runtime from any thread, at any time before ulyxRuntimeDestroy: whoever waits in one of its
  * calls, or on its device for an exchange, stops waiting, on this rank at once and on the others as soon as they look.
  * This rank's calls then return ulyxRemoteError, the others' that or ulyxTimeout; outputs of exchanges that had not
- * ended are void. Does not wait. The only call that another thread may make while one is inside the runtime. */
+ * ended are void. Does not wait for them, nor for graphs that hold exchanges. The only call that another thread may
+ * make while one is inside the runtime. */
 ULYX_API ulyxResult_t ulyxRuntimeAbort(ulyxRuntime_t rt);
 
+typedef enum {
+  ulyxLogError = 1, /* what a failed call says */
+  ulyxLogRecord = 2 /* a line of the flight record */
+} ulyxLogLevel_t;
+
+/* One line, without a newline, valid during the call; in the thread that calls the runtime. It must not call the
+ * runtime. */
+typedef void (*ulyxLogger_t)(void* user, ulyxLogLevel_t level, const char* line);
+
+/* From now on the logger hears every error that a call on this runtime or its plans returns, and what
+ * ulyxRuntimeGetAsyncError finds. An error other than a refusal (ulyxInvalidArgument, ulyxInvalidUsage,
+ * ulyxArenaTooSmall, ulyxClosed, ulyxUnsupported) also brings the flight record, again only after further exchanges or
+ * for another error. `user` is handed on. NULL: nobody is told, as at first. Also on a closed runtime. */
+ULYX_API ulyxResult_t ulyxRuntimeSetLogger(ulyxRuntime_t rt, ulyxLogger_t logger, void* user);
+
+/* Hands the flight record to the logger: the last 32 exchanges, oldest first, with their number since creation,
+ * operation, transport, the signature of their plan, the bytes to and from each rank, and whether they were enqueued.
+ * Refused without a logger. Also on a closed runtime. */
+ULYX_API ulyxResult_t ulyxRuntimeLogRecord(ulyxRuntime_t rt);
+
 /* Ends use: later calls on the runtime and its plans return ulyxClosed, save GetInfo, GetLastError, GetAsyncError,
- * Close, MemFree, PlanDestroy, GetContext and Destroy. Exchanges already enqueued finish. Not collective. */
+ * SetLogger, LogRecord, Close, MemFree, PlanDestroy, GetContext and Destroy. Exchanges already enqueued finish. Not
+ * collective. */
 ULYX_API ulyxResult_t ulyxRuntimeClose(ulyxRuntime_t rt);
 
 /* Waits for this rank's enqueued exchanges, frees everything the runtime owns (plans and memory from

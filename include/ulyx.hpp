@@ -237,7 +237,8 @@ class Owner {
   Handle get() const noexcept { return handle_; }
   /// Hands the handle over to the caller.
   [[nodiscard]] Handle release() noexcept { return std::exchange(handle_, nullptr); }
-  /// Destroys what is held, if anything. Where that is refused, as a second thread in a runtime is, it stays held.
+  /// Destroys what is held, if anything. Where that is refused (a second thread in a runtime,
+  /// captured graphs that hold its exchanges), it stays held.
   ulyxResult_t reset() noexcept { return destroy(handle_); }
   /// Where a C function writes a new handle. Destroys the old one.
   [[nodiscard]] Handle* put() noexcept {
@@ -508,6 +509,13 @@ class Runtime : public detail::Owner<ulyxRuntime_t> {
   /// From any thread.
   void abort() const {
     check(ulyxRuntimeAbort(get()));
+  }
+  /// Who hears of errors and of the exchanges before them; NULL: nobody.
+  void setLogger(ulyxLogger_t logger, void* user = nullptr) const {
+    check(ulyxRuntimeSetLogger(get(), logger, user));
+  }
+  void logRecord() const {
+    check(ulyxRuntimeLogRecord(get()));
   }
   void close() const {
     check(ulyxRuntimeClose(get()));

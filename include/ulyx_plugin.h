@@ -14,7 +14,8 @@
  * What the functions do, which of them are collective, who may call them when, and how long things live is said in
  * ulyx.h of the functions of the same names, with these differences:
  *
- * - A refused call also tells its context's logger, on the calling thread, before it returns.
+ * - A refused call also tells its context's logger, on the calling thread, before it returns. Where ulyx.h has the
+ *   flight record logged, its lines come first, as ulyxPluginLogInfo.
  * - Plans are named together with their runtime, and do not outlive it.
  * - Every field is 0 where nothing else is said; 0 has the meaning of ulyx.h.
  */
@@ -263,7 +264,8 @@ typedef struct ulyxPlugin_v1 {
   int32_t (*runtimeGetAsyncError)(ulyxPluginRuntime_t rt, int32_t* error);
   int32_t (*runtimeAbort)(ulyxPluginRuntime_t rt);
   int32_t (*runtimeClose)(ulyxPluginRuntime_t rt);
-  /* NULL is a no-op. Where a second thread is inside the runtime it lives on; whatever else is returned, it is gone. */
+  /* NULL is a no-op. Where a second thread is inside the runtime, or captured graphs hold its exchanges, it lives on
+   * (ulyxPluginInvalidUsage); whatever else is returned, it is gone. */
   int32_t (*runtimeDestroy)(ulyxPluginRuntime_t rt);
 
   int32_t (*memAlloc)(ulyxPluginRuntime_t rt, int64_t bytes, void** ptr);

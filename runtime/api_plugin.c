@@ -80,6 +80,12 @@ static int32_t tellRuntime(ulyxPluginRuntime_t rt, const char* function, ulyxRes
   return rt != NULL ? tell(&rt->init, function, result) : (int32_t)result;
 }
 
+/* Errors are told with the name of the call (tell); what follows them is passed on. */
+static void passRecord(void* user, ulyxLogLevel_t level, const char* line) {
+  const ulyxPluginInit_v1_t* const init = &((ulyxPluginRuntime_t)user)->init;
+  if (level == ulyxLogRecord && init->log != NULL) init->log(init->user, ulyxPluginLogInfo, line);
+}
+
 /* ---- What is refused here --------------------------------------------------------------------------- */
 
 static ulyxResult_t checkSize(const uint64_t* size, size_t expected, const char* name) {
@@ -246,7 +252,9 @@ static ulyxResult_t createRuntimes(ulyxPluginContext_t context, const ulyxPlugin
   ULYX_TRY(checkContext(context));
   if (rts == NULL) return ulyxFail(ulyxInvalidArgument, "%s is NULL", make == makeLocal ? "rts" : "rt");
   if (config != NULL) ULYX_TRY(CHECK_SIZE(config));
-  if (count < 1) return ulyxFail(ulyxInvalidArgument, "nRanks is %d, expected 1 or more", count);
+  if (count < 1 || count > ULYX_LOCAL_MAX_RANKS) {
+    return ulyxFail(ulyxInvalidArgument, "nRanks is %d, expected 1 to %d", count, ULYX_LOCAL_MAX_RANKS);
+  }
   world->config = configOf(config);
   ULYX_TRY(ulyxAllocate(&handles, (size_t)count, sizeof(ulyxRuntime_t), "runtimes"));
   ulyxResult_t result = ulyxAllocate(&wrappers, (size_t)count, sizeof(ulyxPluginRuntime_t), "runtimes");
@@ -261,6 +269,7 @@ static ulyxResult_t createRuntimes(ulyxPluginContext_t context, const ulyxPlugin
   for (int i = 0; i < count; ++i) {
     runtimes[i]->rt = ((ulyxRuntime_t*)handles)[i];
     runtimes[i]->init = context->init;
+    (void)ulyxRuntimeSetLogger(runtimes[i]->rt, passRecord, runtimes[i]); /* of a runtime that nobody else has yet */
     rts[i] = runtimes[i];
   }
   made = 0;
@@ -349,13 +358,22 @@ static int32_t memFree(ulyxPluginRuntime_t rt, void* ptr) {
 
 /* ---- Plans ------------------------------------------------------------------------------------------ */
 
+static ulyxResult_t readShape(const ulyxPluginShape_v1_t* shape, ulyxShape_t* read) {
+  ULYX_TRY(CHECK_SIZE(shape));
+  *read = shapeOf(shape);
+  if (shape->cuSeqlens == NULL && shape->cuSeqlensCount == 0) return ulyxSuccess;
+  return ulyxSequencesCreate(shape->cuSeqlens, shape->cuSeqlensCount, ulyxInt64, &read->sequences);
+}
+
 static ulyxResult_t giveShapeBytes(const ulyxPluginShape_v1_t* shape, int nRanks, int rank,
                                    ulyxPluginShapeBytes_v1_t* bytes) {
   ulyxShapeBytes_t known = ULYX_SHAPE_BYTES_INITIALIZER;
-  ULYX_TRY(CHECK_SIZE(shape));
+  ulyxShape_t asked;
   ULYX_TRY(CHECK_SIZE(bytes));
-  const ulyxShape_t asked = shapeOf(shape);
-  ULYX_TRY(ulyxShapeGetBytes(&asked, nRanks, rank, &known));
+  ULYX_TRY(readShape(shape, &asked));
+  const ulyxResult_t result = ulyxShapeGetBytes(&asked, nRanks, rank, &known);
+  (void)ulyxSequencesDestroy(asked.sequences);
+  if (result != ulyxSuccess) return result;
   bytes->qIn = known.qIn;
   bytes->kIn = known.kIn;
   bytes->vIn = known.vIn;
@@ -371,13 +389,6 @@ static ulyxResult_t giveShapeBytes(const ulyxPluginShape_v1_t* shape, int nRanks
 static int32_t shapeGetBytes(ulyxPluginContext_t context, const ulyxPluginShape_v1_t* shape, int32_t nRanks,
                              int32_t rank, ulyxPluginShapeBytes_v1_t* bytes) {
   return tellContext(context, "shapeGetBytes", giveShapeBytes(shape, nRanks, rank, bytes));
-}
-
-static ulyxResult_t readShape(const ulyxPluginShape_v1_t* shape, ulyxShape_t* read) {
-  ULYX_TRY(CHECK_SIZE(shape));
-  *read = shapeOf(shape);
-  if (shape->cuSeqlens == NULL && shape->cuSeqlensCount == 0) return ulyxSuccess;
-  return ulyxSequencesCreate(shape->cuSeqlens, shape->cuSeqlensCount, ulyxInt64, &read->sequences);
 }
 
 static ulyxResult_t createPlan(ulyxRuntime_t rt, const ulyxPluginShape_v1_t* shape, ulyxPlan_t* plan) {

@@ -47,7 +47,9 @@ ulyxResult_t ulyxRuntimeCreateLocal(const ulyxConfig_t* config, int nRanks, cons
   ulyxSettings settings;
   void* transports = NULL;
   if (rts == NULL) return ulyxFail(ulyxInvalidArgument, "rts is NULL");
-  if (nRanks < 1) return ulyxFail(ulyxInvalidArgument, "nRanks is %d, expected 1 or more", nRanks);
+  if (nRanks < 1 || nRanks > ULYX_LOCAL_MAX_RANKS) {
+    return ulyxFail(ulyxInvalidArgument, "nRanks is %d, expected 1 to %d", nRanks, ULYX_LOCAL_MAX_RANKS);
+  }
   ULYX_TRY(ulyxSettingsResolve(config, &settings));
   const bool loopback =
       settings.transport == ulyxTransportLoopback || (settings.transport == ulyxTransportAuto && devices == NULL);
@@ -107,6 +109,22 @@ ulyxResult_t ulyxRuntimeGetAsyncError(ulyxRuntime_t rt, ulyxResult_t* error) {
 ulyxResult_t ulyxRuntimeAbort(ulyxRuntime_t rt) {
   ULYX_TRY(ulyxRuntimeCheckHandle(rt));
   return rt->transport->ops->abort(rt->transport);
+}
+
+ulyxResult_t ulyxRuntimeSetLogger(ulyxRuntime_t rt, ulyxLogger_t logger, void* user) {
+  ULYX_TRY(ulyxRuntimeEnter(rt, ulyxOpenOrClosed));
+  rt->logger = logger;
+  rt->loggerUser = user;
+  return ulyxRuntimeLeave(rt, ulyxSuccess);
+}
+
+ulyxResult_t ulyxRuntimeLogRecord(ulyxRuntime_t rt) {
+  ULYX_TRY(ulyxRuntimeEnter(rt, ulyxOpenOrClosed));
+  if (rt->logger == NULL) {
+    return ulyxRuntimeLeave(rt, ulyxFail(ulyxInvalidUsage, "there is no logger; call ulyxRuntimeSetLogger"));
+  }
+  ulyxRuntimeTellRecord(rt);
+  return ulyxRuntimeLeave(rt, ulyxSuccess);
 }
 
 ulyxResult_t ulyxRuntimeClose(ulyxRuntime_t rt) {

@@ -61,6 +61,15 @@ static ulyxResult_t found(ulyxTransport* transport) {
   return onDevice != ulyxSuccess ? onDevice : ulyxGuardFound(&self->world.guard);
 }
 
+static bool hasEnded(const ulyxTransport* transport) {
+  const ulyxNcclWorld* const world = &((const ulyxGpu*)transport)->world;
+  enum cudaStreamCaptureMode mode = ulyxRelaxCapture();
+  const cudaError_t state = world->doneRecorded ? cudaEventQuery(world->done) : cudaSuccess;
+  (void)cudaThreadExchangeStreamCaptureMode(&mode);
+  if (state == cudaErrorNotReady) (void)cudaGetLastError(); /* no error */
+  return state == cudaSuccess;
+}
+
 static ulyxResult_t checkMemory(ulyxTransport* transport, const void* data, const char* name) {
   struct cudaPointerAttributes attributes;
   ULYX_TRY(ULYX_CUDA(cudaPointerGetAttributes(&attributes, data)));
@@ -288,6 +297,7 @@ static const ulyxTransportOps gpuOps = {
     .unprepare = unprepare,
     .choice = choice,
     .found = found,
+    .hasEnded = hasEnded,
     .run = run,
     .gather = gather,
     .checkMemory = checkMemory,

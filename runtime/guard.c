@@ -185,8 +185,9 @@ ulyxResult_t ulyxGuardWatch(ulyxGuard* guard, cudaStream_t stream) {
     ++guard->enqueued;
     guard->unwatched = false;
   }
+  const ulyxResult_t found = foundLocked(guard);
   pthread_mutex_unlock(&guard->lock);
-  return result;
+  return found != ulyxSuccess ? found : result;
 }
 
 void ulyxGuardWasCaptured(ulyxGuard* guard) {

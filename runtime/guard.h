@@ -77,7 +77,7 @@ ulyxResult_t ulyxGuardLeave(ulyxGuard* guard, ulyxResult_t result);
 ulyxResult_t ulyxGuardWait(ulyxGuard* guard, cudaStream_t stream, const char* what);
 
 /* The stream's last work is an exchange that NCCL carries: it must end by the deadline, counted from when the one
- * before it ended. */
+ * before it ended. Fails where the world is lost. */
 ulyxResult_t ulyxGuardWatch(ulyxGuard* guard, cudaStream_t stream);
 /* What was enqueued last is part of a graph: only an abort ends what it may wait for. */
 void ulyxGuardWasCaptured(ulyxGuard* guard);

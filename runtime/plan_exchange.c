@@ -18,15 +18,6 @@ static int expectSide(const ulyxGeometry* geometry, const ulyxOperation* operati
   return count;
 }
 
-static void sumBytes(const ulyxPhase* phase, int64_t* sent, int64_t* received) {
-  for (int peer = 0; peer < phase->nRanks; ++peer) {
-    const int64_t* const send = &phase->sendStart[peer];
-    const int64_t* const recv = &phase->recvStart[peer];
-    sent[peer] = ulyxCopiesBytes(phase->copies + send[0], send[1] - send[0]);
-    received[peer] = peer == phase->rank ? sent[peer] : ulyxCopiesBytes(phase->copies + recv[0], recv[1] - recv[0]);
-  }
-}
-
 static ulyxResult_t mapHeads(const ulyxGeometry* geometry, int rank, ulyxStorage* kvHeadOfHead) {
   const ulyxRange_t heads = geometry->headRanges[rank];
   const int64_t count = ulyxRangeLength(heads), group = geometry->heads / geometry->kvHeads;
@@ -40,7 +31,6 @@ static ulyxResult_t build(ulyxPlan_t plan, const void* description) {
   const int nRanks = plan->rt->transport->nRanks, rank = plan->rt->transport->rank;
   ulyxGeometry* const geometry = &plan->about.geometry;
   ULYX_TRY(ulyxGeometryResolve(description, nRanks, geometry));
-  ULYX_TRY(ulyxStorageEnsure(&plan->peerBytes, 2 * ULYX_OP_COUNT * (size_t)nRanks, sizeof(int64_t), "bytes by peer"));
   ULYX_TRY(mapHeads(geometry, rank, &plan->kvHeadOfHead));
   for (int i = 0; i < ULYX_OP_COUNT; ++i) {
     const ulyxOperation* const operation = &ulyxOperations[i];
@@ -55,8 +45,6 @@ static ulyxResult_t build(ulyxPlan_t plan, const void* description) {
       op->inNames[buffer] = inNames[i][buffer];
       op->outNames[buffer] = outNames[i][buffer];
     }
-    int64_t* const sent = (int64_t*)plan->peerBytes.data + 2 * i * nRanks;
-    sumBytes(&op->phase, sent, sent + nRanks);
   }
   return ulyxSuccess;
 }

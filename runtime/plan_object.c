@@ -25,11 +25,32 @@ ulyxResult_t ulyxPlanEnter(ulyxPlan_t plan, const ulyxSubject* subject) {
       plan->rt, ulyxFail(ulyxInvalidUsage, "the plan is for %s, the call for %s", plan->subject->what, subject->what));
 }
 
+static void sumBytes(const ulyxPhase* phase, int64_t* sent, int64_t* received) {
+  for (int peer = 0; peer < phase->nRanks; ++peer) {
+    const int64_t* const send = &phase->sendStart[peer];
+    const int64_t* const recv = &phase->recvStart[peer];
+    sent[peer] = ulyxCopiesBytes(phase->copies + send[0], send[1] - send[0]);
+    received[peer] = peer == phase->rank ? sent[peer] : ulyxCopiesBytes(phase->copies + recv[0], recv[1] - recv[0]);
+  }
+}
+
+static ulyxResult_t sumAllBytes(ulyxPlan_t plan) {
+  const int nRanks = plan->rt->transport->nRanks;
+  const size_t count = 2 * (size_t)plan->opCount * (size_t)nRanks;
+  ULYX_TRY(ulyxStorageEnsure(&plan->peerBytes, count, sizeof(int64_t), "bytes by peer"));
+  for (int i = 0; i < plan->opCount; ++i) {
+    int64_t* const sent = ulyxPlanPeerBytes(plan, i);
+    sumBytes(&plan->ops[i].phase, sent, sent + nRanks);
+  }
+  return ulyxSuccess;
+}
+
 /* Everything that one rank can do by itself. */
 static ulyxResult_t buildLocally(ulyxPlan_t plan, const void* description, bool wanted) {
   const ulyxTransport* const transport = plan->rt->transport;
   if (!wanted) return ulyxFail(ulyxInvalidArgument, "plan is NULL");
   ULYX_TRY(plan->subject->build(plan, description));
+  ULYX_TRY(sumAllBytes(plan));
   for (int i = 0; i < plan->opCount; ++i) {
     int64_t arenaBytes = 0;
     ULYX_TRY(transport->ops->prepare(transport, &plan->ops[i].phase, &plan->ops[i].prepared, &arenaBytes));

@@ -85,5 +85,10 @@ ulyxResult_t ulyxPlanRun(ulyxPlan_t plan, int which, const ulyxTensor_t* const* 
                                  .src = src,
                                  .dst = dst,
                                  .stream = stream};
-  return transport->ops->run(transport, &exchange);
+  ulyxFlight* const flight = &plan->rt->flight;
+  ulyxFlightBegin(flight, op->name, exchange.signature, transport->ops->choice(transport, op->prepared).transport,
+                  ulyxPlanPeerBytes(plan, which));
+  const ulyxResult_t result = transport->ops->run(transport, &exchange);
+  ulyxFlightEnd(flight, result);
+  return result;
 }

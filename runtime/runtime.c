@@ -26,8 +26,33 @@ ulyxResult_t ulyxRuntimeEnter(ulyxRuntime_t rt, ulyxAdmission admission) {
   return ulyxSuccess;
 }
 
+void ulyxRuntimeTellRecord(ulyxRuntime_t rt) {
+  ulyxTransport* const transport = rt->transport;
+  if (rt->logger == NULL) return;
+  ulyxFlightLog(&rt->flight, transport->rank, transport->ops->hasEnded(transport), rt->logger, rt->loggerUser);
+}
+
+/* What the caller can mend by calling otherwise tells nothing about the exchanges before. */
+static bool isRefusal(ulyxResult_t result) {
+  return result == ulyxInvalidArgument || result == ulyxInvalidUsage || result == ulyxArenaTooSmall ||
+         result == ulyxClosed || result == ulyxUnsupported;
+}
+
+/* A world that is lost says so with every call, and its record once. */
+static void logError(ulyxRuntime_t rt, ulyxResult_t result) {
+  if (rt->logger == NULL) return;
+  rt->logger(rt->loggerUser, ulyxLogError, rt->lastError);
+  if (isRefusal(result) || (rt->loggedError == result && rt->loggedExchanges == rt->flight.count)) return;
+  rt->loggedError = result;
+  rt->loggedExchanges = rt->flight.count;
+  ulyxRuntimeTellRecord(rt);
+}
+
 ulyxResult_t ulyxRuntimeLeave(ulyxRuntime_t rt, ulyxResult_t result) {
-  if (result != ulyxSuccess) strcpy(rt->lastError, ulyxThreadMessage());
+  if (result != ulyxSuccess) {
+    strcpy(rt->lastError, ulyxThreadMessage());
+    logError(rt, result);
+  }
   atomic_store_explicit(&rt->entered, false, memory_order_release);
   return result;
 }
@@ -44,6 +69,7 @@ ulyxResult_t ulyxRuntimeWrap(const ulyxSettings* settings, int count, ulyxTransp
     runtimes[wrapped] = memory;
     runtimes[wrapped]->magic = RUNTIME_MAGIC;
     ULYX_TRY_GOTO(ulyxContextCacheCreate(0, &runtimes[wrapped]->contexts), freeLast);
+    ULYX_TRY_GOTO(ulyxFlightCreate(transports[wrapped]->nRanks, &runtimes[wrapped]->flight), destroyLastCache);
     runtimes[wrapped]->agreePlans = settings->agreePlans;
     runtimes[wrapped]->transport = transports[wrapped];
     atomic_init(&runtimes[wrapped]->entered, false);
@@ -52,11 +78,14 @@ ulyxResult_t ulyxRuntimeWrap(const ulyxSettings* settings, int count, ulyxTransp
   free(made);
   return ulyxSuccess;
 
+destroyLastCache:
+  (void)ulyxContextCacheDestroy(((ulyxRuntime_t*)made)[wrapped]->contexts);
 freeLast:
   free(((ulyxRuntime_t*)made)[wrapped]);
 freeRuntimes:
   for (int i = 0; i < wrapped; ++i) {
     (void)ulyxContextCacheDestroy(((ulyxRuntime_t*)made)[i]->contexts);
+    ulyxFlightFree(&((ulyxRuntime_t*)made)[i]->flight);
     free(((ulyxRuntime_t*)made)[i]);
   }
   free(made);
@@ -70,6 +99,7 @@ ulyxResult_t ulyxRuntimeUnwrap(ulyxRuntime_t rt) {
   const ulyxResult_t result = rt->transport->ops->destroy(rt->transport);
   (void)ulyxContextCacheDestroy(rt->contexts);
   ulyxStorageFree(&rt->agreement);
+  ulyxFlightFree(&rt->flight);
   ulyxForgetMagic(&rt->magic);
   free(rt);
   return result;

@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 
 #include "chain.h"
+#include "flight.h"
 #include "halo.h"
 #include "plan.h"
 #include "rows.h"
@@ -29,6 +30,11 @@ struct ulyxRuntime {
   ulyxPlan_t spares;           /* those destroyed */
   ulyxStorage agreement;       /* words that making a plan compares */
   ulyxContextCache_t contexts; /* has a lock of its own */
+  ulyxFlight flight;
+  ulyxLogger_t logger; /* NULL: nobody is told */
+  void* loggerUser;
+  int64_t loggedExchanges; /* how many the record had, and what was wrong, when it was last logged for an error */
+  ulyxResult_t loggedError;
   char lastError[ULYX_MESSAGE_BYTES];
 };
 
@@ -70,9 +76,10 @@ struct ulyxPlan {
     ulyxRows rows;
     ulyxHalo halo;
     ulyxStateChainPlan chain;
-  } about;                  /* one of them, by subject; the memory of the others waits for theirs */
-  ulyxStorage peerBytes;    /* of exchanges: int64_t [op][sent, received][nRanks] */
-  ulyxStorage kvHeadOfHead; /* and int64_t of each own query head, counted from the first own key/value head */
+  } about;               /* one of them, by subject; the memory of the others waits for theirs */
+  ulyxStorage peerBytes; /* int64_t [op][sent, received][nRanks] */
+  ulyxStorage
+      kvHeadOfHead; /* of exchanges: int64_t of each own query head, counted from the first own key/value head */
 };
 
 extern const ulyxSubject ulyxExchangeSubject; /* built from a ulyxShape_t */
@@ -86,6 +93,9 @@ ulyxResult_t ulyxRuntimeCheckHandle(ulyxRuntime_t rt);
 ulyxResult_t ulyxRuntimeEnter(ulyxRuntime_t rt, ulyxAdmission admission);
 /* Keeps the message of a failure with the runtime; returns result. */
 ulyxResult_t ulyxRuntimeLeave(ulyxRuntime_t rt, ulyxResult_t result);
+
+/* Hands the flight record to the logger, where there is one. */
+void ulyxRuntimeTellRecord(ulyxRuntime_t rt);
 
 /* Whether int32 values can be stored at `data` by the runtime's transport. */
 ulyxResult_t ulyxRuntimeCheckStoreTarget(ulyxRuntime_t rt, const int32_t* data, const char* name);
@@ -106,6 +116,11 @@ ulyxResult_t ulyxPlanCreateAbout(ulyxRuntime_t rt, const ulyxSubject* subject, c
 void ulyxPlanRelease(ulyxPlan_t plan);
 /* Frees plans and spares. */
 void ulyxPlansFree(ulyxRuntime_t rt);
+
+/* [2 * nRanks]: what an operation sends to each rank, then what it receives. */
+static inline int64_t* ulyxPlanPeerBytes(ulyxPlan_t plan, int op) {
+  return (int64_t*)plan->peerBytes.data + 2 * op * plan->rt->transport->nRanks;
+}
 
 /* Checks in[] and out[] (the operation's buffers) against the plan and one another, then runs it. */
 ulyxResult_t ulyxPlanRun(ulyxPlan_t plan, int op, const ulyxTensor_t* const* in, const ulyxTensor_t* const* out,

@@ -39,6 +39,9 @@ typedef struct ulyxTransportOps {
   /* What devices have found since the last call, spoken; success where that is nothing. A mismatch passes with it. */
   ulyxResult_t (*found)(ulyxTransport* transport);
 
+  /* Whether nothing runs any more of what was enqueued outside graphs. */
+  bool (*hasEnded)(const ulyxTransport* transport);
+
   /* Whether an exchange could use this memory; `name` is for the error. */
   ulyxResult_t (*checkMemory)(ulyxTransport* transport, const void* data, const char* name);
 
@@ -71,8 +74,6 @@ struct ulyxTransport {
   ulyxTransport_t kind; /* auto where each plan has its own */
   const char* reason;   /* of the kind; lives as long as the transport */
 };
-
-#define ULYX_LOOPBACK_MAX_RANKS 64
 
 /* All ranks of a world in this process: transports[nRanks] is written on success only. */
 ulyxResult_t ulyxLoopbackCreateLocal(const ulyxSettings* settings, int nRanks, ulyxTransport** transports);

@@ -36,9 +36,19 @@ const World& Of(int transport) {
   throw std::runtime_error("no such world");
 }
 
-void AbortAndHang(void* runtime) {
+struct Victim {
+  ulyxRuntime_t runtime;
+  std::thread::id thread;
+};
+
+void AbortAndHang(void* argument) {
+  const Victim* const victim = static_cast<Victim*>(argument);
+  if (std::this_thread::get_id() != victim->thread) {  // another rank's call
+    fakeCallAtNth("cudaEventRecord", 1, AbortAndHang, argument);
+    return;
+  }
   fakeSetHanging(1);
-  MUST(ulyxRuntimeAbort(static_cast<ulyxRuntime_t>(runtime)));
+  MUST(ulyxRuntimeAbort(victim->runtime));
 }
 
 ulyxConfig_t WithTimeout(int timeoutMs) {
@@ -60,7 +70,8 @@ TEST(Lost, ByAnAbortAfterAnExchangeWasEnqueuedAndBeforeItIsWatchedLeavesNobodyWa
     const RankTensors tensors(session, oracle, rank, Ordinary);
     const ulyxQkv_t in = tensors.In(plan), out = tensors.Out(plan);
     // what follows NCCL's group and precedes the watch: the record of the exchange's end
-    if (rank == 0) fakeCallAtNth("cudaEventRecord", 1, AbortAndHang, session.Runtime(0));
+    Victim victim = {session.Runtime(0), std::this_thread::get_id()};
+    if (rank == 0) fakeCallAtNth("cudaEventRecord", 1, AbortAndHang, &victim);
     results[rank] = ulyxSeqToHeads(plan, &in, &out, session.Stream(rank));
   });
   EXPECT_EQ(results[0], ulyxRemoteError);
