@@ -26,7 +26,7 @@ for program in $programs; do
   check "$program: header names itself and the version" out_has "^# $program, ulyx [0-9]"
   check "$program: header says what the time is" out_has '^# time: .*maximum over ranks'
   check "$program: header names the transport" out_has '^# transport loopback'
-  check "$program: no limit on the CPU" last_row_is 9 N/A
+  check "$program: no limit on the CPU" last_row_is limit% N/A
   check_json "$program: JSON has times" \
     'all(r["time_min_us"] <= r["time_us"] <= r["time_max_us"] for r in d["results"])' "$json"
   check_json "$program: JSON knows its data" 'd["out_of_bounds_values"] == 0 and d["failed"] is False' "$json"
@@ -37,7 +37,7 @@ for program in $programs; do
   passes "$program at 7 ranks" $program --ranks 7 -b 67 $small $quick
   passes "$program, a sweep by factor" $program --ranks 3 -b 32 -e 256 -f 2 $small $quick
   check "$program: 4 rows by factor" rows_are 4
-  check "$program: the last row has 256" last_row_is 2 256
+  check "$program: the last row has 256" last_row_is rows 256
   passes "$program, a sweep by increment" $program --ranks 2 -b 1K -e 2K -i 512 $small $quick
   check "$program: 3 rows by increment" rows_are 3
   passes "$program, run cycles" $program --ranks 2 -b 32 -N 3 $small $quick
@@ -88,8 +88,8 @@ done
 
 for program in all_gather_rows_perf reduce_scatter_rows_perf; do
   passes "$program, ragged with empty ranks" $program --ranks 4 --counts 5,0,9,3 --row-elements 6 $quick
-  check "$program: 17 rows" last_row_is 2 17
-  check "$program: all rows are 17 x 6 x 2 bytes" last_row_is 1 204
+  check "$program: 17 rows" last_row_is rows 17
+  check "$program: all rows are 17 x 6 x 2 bytes" last_row_is size 204
   passes "$program, nobody has rows" $program --ranks 3 --counts 0,0,0 --row-elements 6 $quick
   passes "$program, one rank has all" $program --ranks 3 --counts 0,8,0 --row-elements 6 $quick
   refuses "3 rows over 4 ranks" $program --ranks 4 -b 3
@@ -100,13 +100,13 @@ for program in all_gather_rows_perf reduce_scatter_rows_perf; do
 done
 
 passes "a target within one rank" all_gather_rows_perf --ranks 3 -b 30 --target 12,15 --row-elements 6 $quick -J "$json"
-check "a target within one rank: 3 rows of 12 bytes" last_row_is 1 36
+check "a target within one rank: 3 rows of 12 bytes" last_row_is size 36
 check_json "a target within one rank: JSON has it" 'd["results"][0]["target"] == [12, 15]' "$json"
 check_json "a target within one rank: its bytes leave for each of the others" \
   'd["results"][0]["remote_bytes"] == 2 * 36' "$json"
 passes "a target over ranks" all_gather_rows_perf --ranks 3 --counts 7,0,9 --target 5,10 --row-elements 6 $quick
 passes "an empty target" all_gather_rows_perf --ranks 3 -b 30 --target 12,12 --row-elements 6 $quick
-check "an empty target: no bytes" last_row_is 1 0
+check "an empty target: no bytes" last_row_is size 0
 refuses "not within the 30 rows" all_gather_rows_perf --ranks 3 -b 30 --target 12,31
 refuses "a start and a stop" all_gather_rows_perf --ranks 3 -b 30 --target 12,10
 refuses "a start and a stop" all_gather_rows_perf --ranks 3 -b 30 --target 12
@@ -133,11 +133,11 @@ matrix=$scratch/matrix
 printf '3 0 2\n\n0,0,0\n1\t4 5 \r\n' >"$matrix"
 passes "a matrix with a rank that sends nothing" all_to_all_rows_perf --ranks 3 --matrix "$matrix" --row-elements 6 \
   $quick -J "$json"
-check "a matrix: 15 rows" last_row_is 2 15
-check "a matrix: the busiest sends 10 rows of 12 bytes" last_row_is 1 120
+check "a matrix: 15 rows" last_row_is rows 15
+check "a matrix: the busiest sends 10 rows of 12 bytes" last_row_is size 120
 check_json "a matrix: rank 2 sends 5 rows to others" 'd["results"][0]["remote_bytes"] == 5 * 12' "$json"
 passes "a matrix of more ranks than there are" all_to_all_rows_perf --ranks 2 --matrix "$matrix" --row-elements 6 $quick
-check "a matrix of more ranks: 3 rows" last_row_is 2 3
+check "a matrix of more ranks: 3 rows" last_row_is rows 3
 printf '0 0\n0 0' >"$matrix"
 passes "a matrix of nothing" all_to_all_rows_perf --ranks 2 --matrix "$matrix" $quick
 refuses "fewer than the 3" all_to_all_rows_perf --ranks 3 --matrix "$matrix"
@@ -158,17 +158,17 @@ passes "fewer rows than ranks" all_to_all_rows_perf --ranks 5 -b 3 --row-element
 # --- Halo -----------------------------------------------------------------------------------------------------
 
 passes "a halo from several ranks" conv_halo_perf --ranks 5 -b 10 --conv-kernel 6 --row-elements 6 $quick -J "$json"
-check "a halo from several ranks: 5 rows of 12 bytes" last_row_is 1 60
+check "a halo from several ranks: 5 rows of 12 bytes" last_row_is size 60
 check_json "a halo from several ranks: JSON has the kernel" 'd["results"][0]["conv_kernel"] == 6' "$json"
 passes "a halo longer than the sequence" conv_halo_perf --ranks 3 -b 9 --conv-kernel 100 --row-elements 6 $quick
-check "a halo longer than the sequence: 6 rows" last_row_is 1 72
+check "a halo longer than the sequence: 6 rows" last_row_is size 72
 passes "a kernel of 1" conv_halo_perf --ranks 3 -b 9 --conv-kernel 1 --row-elements 6 $quick
-check "a kernel of 1 needs nothing" last_row_is 1 0
+check "a kernel of 1 needs nothing" last_row_is size 0
 passes "sequences that begin anywhere" conv_halo_perf --ranks 4 --cu-seqlens 0,3,3,4,17,20 --row-elements 6 $quick
-check "sequences: 20 tokens" last_row_is 2 20
+check "sequences: 20 tokens" last_row_is rows 20
 passes "fewer tokens than ranks" conv_halo_perf --ranks 6 --cu-seqlens 0,1,4 --row-elements 6 $quick
 passes "sequences that ranks do not share" conv_halo_perf --ranks 2 --cu-seqlens 0,4,8 --row-elements 6 $quick
-check "sequences that ranks do not share: no halo" last_row_is 1 0
+check "sequences that ranks do not share: no halo" last_row_is size 0
 
 for program in conv_halo_perf state_chain_perf; do
   passes "$program, no tokens" $program --ranks 2 --cu-seqlens 0 $quick
@@ -195,7 +195,7 @@ check_json "a chain: JSON has what it was" \
   'd["type"] == "float32" and d["results"][0]["backward"] and d["results"][0]["initial"]' "$json"
 check_json "a chain: where it starts, 3 states, transitions and initial states are sent" \
   'd["results"][0]["remote_bytes"] == 3 * 4 * 3 * 7 * (7 + 5 + 5)' "$json"
-check "a chain: a rank hands on 3 x 7 x 12 floats" last_row_is 1 1008
+check "a chain: a rank hands on 3 x 7 x 12 floats" last_row_is size 1008
 refuses "key-dim must be 1 to 384" state_chain_perf --ranks 2 --key-dim 385
 refuses "too large" state_chain_perf --ranks 2 --value-dim 9223372036854775807
 refuses "too large" state_chain_perf --ranks 2 --heads 9223372036854775807
