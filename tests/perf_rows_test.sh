@@ -131,28 +131,56 @@ check_json "a reduce-scatter's busiest direction: rank 3 receives 4 rows from 3 
 
 matrix=$scratch/matrix
 printf '3 0 2\n\n0,0,0\n1\t4 5 \r\n' >"$matrix"
-passes "a matrix with a rank that sends nothing" all_to_all_rows_perf --ranks 3 --matrix "$matrix" --row-elements 6 \
-  $quick -J "$json"
+in_rows="--matrix $matrix --matrix-unit rows"
+passes "a matrix with a rank that sends nothing" all_to_all_rows_perf --ranks 3 $in_rows --row-elements 6 $quick \
+  -J "$json"
 check "a matrix: 15 rows" last_row_is rows 15
 check "a matrix: the busiest sends 10 rows of 12 bytes" last_row_is size 120
 check_json "a matrix: rank 2 sends 5 rows to others" 'd["results"][0]["remote_bytes"] == 5 * 12' "$json"
-passes "a matrix of more ranks than there are" all_to_all_rows_perf --ranks 2 --matrix "$matrix" --row-elements 6 $quick
+passes "a matrix of more ranks than there are" all_to_all_rows_perf --ranks 2 $in_rows --row-elements 6 $quick
 check "a matrix of more ranks: 3 rows" last_row_is rows 3
 printf '0 0\n0 0' >"$matrix"
-passes "a matrix of nothing" all_to_all_rows_perf --ranks 2 --matrix "$matrix" $quick
-refuses "fewer than the 3" all_to_all_rows_perf --ranks 3 --matrix "$matrix"
-refuses "exclude each other" all_to_all_rows_perf --ranks 2 --matrix "$matrix" -b 3
+passes "a matrix of nothing" all_to_all_rows_perf --ranks 2 $in_rows $quick
+refuses "fewer than the 3" all_to_all_rows_perf --ranks 3 $in_rows
+refuses "exclude each other" all_to_all_rows_perf --ranks 2 $in_rows -b 3
 printf '1 2\n3\n' >"$matrix"
-refuses "row 1 has 1 counts" all_to_all_rows_perf --ranks 2 --matrix "$matrix"
+refuses "line 2: 1 counts, the lines before it have 2" all_to_all_rows_perf --ranks 2 $in_rows
 printf '1 2\n' >"$matrix"
-refuses "not square" all_to_all_rows_perf --ranks 2 --matrix "$matrix"
+refuses "not square" all_to_all_rows_perf --ranks 2 $in_rows
 : >"$matrix"
-refuses "not square" all_to_all_rows_perf --ranks 2 --matrix "$matrix"
+refuses "not square" all_to_all_rows_perf --ranks 2 $in_rows
 for entry in -1 1.5 x 99999999999999999999 1111111111111111111111111111111111; do
   printf '1 %s\n3 4\n' "$entry" >"$matrix"
-  refuses "is no count" all_to_all_rows_perf --ranks 2 --matrix "$matrix"
+  refuses "line 1: '.*' is no count of rows" all_to_all_rows_perf --ranks 2 $in_rows
 done
 refuses "cannot read" all_to_all_rows_perf --ranks 2 --matrix "$scratch/nowhere"
+refuses "cannot read" all_to_all_rows_perf --ranks 2 --matrix "$scratch"
+
+# As nccl-tests' alltoallv has it: bytes, of which it sends whole multiples of 16, as decimal numbers.
+printf '  100  200  150\n  50   100  75\n  300  150  200\n' >"$matrix"
+passes "a matrix of nccl-tests" all_to_all_rows_perf --ranks 3 --matrix "$matrix" $quick -J "$json"
+check "a matrix of nccl-tests: the header names it" out_has "^# shape: rows of 8 elements, type bfloat16, matrix $matrix"
+check "a matrix of nccl-tests: the busiest sends (18 + 9 + 12) x 16 bytes" last_row_is size 624
+check_json "a matrix of nccl-tests: of them 27 x 16 to others" 'd["results"][0]["remote_bytes"] == 27 * 16' "$json"
+passes "a matrix of nccl-tests, other elements" all_to_all_rows_perf --ranks 3 --matrix "$matrix" -d double $quick
+check "a matrix of nccl-tests: its bytes are those of any type" last_row_is size 624
+passes "a matrix of nccl-tests, twice" all_to_all_rows_perf --ranks 3 --matrix "$matrix" --matrix-scale 2.0 $quick
+check "a matrix of nccl-tests, twice: (37 + 18 + 25) x 16 bytes" last_row_is size 1280
+passes "a matrix of nccl-tests, a part" all_to_all_rows_perf --ranks 2 --matrix "$matrix" $quick
+check "a matrix of nccl-tests, a part: (6 + 12) x 16 bytes" last_row_is size 288
+passes "a matrix of nccl-tests in larger rows" all_to_all_rows_perf --ranks 3 --matrix "$matrix" --row-elements 50 $quick
+check "a matrix of nccl-tests in larger rows: (3 + 1 + 2) x 100 bytes" last_row_is size 600
+printf '1e3 1536.5 .5E+2\n0 0 0\n0 0 0' >"$matrix"
+passes "a matrix of decimal numbers" all_to_all_rows_perf --ranks 3 --matrix "$matrix" $quick
+check "a matrix of decimal numbers: (62 + 96 + 3) x 16 bytes" last_row_is size 2576
+for entry in -1 inf nan 0x10 1e 1e999 '#'; do
+  printf '\n16 32\n\n48 %s\n' "$entry" >"$matrix"
+  refuses "line 4: '$entry' is no count of bytes" all_to_all_rows_perf --ranks 2 --matrix "$matrix"
+done
+printf '16 1e300\n16 16\n' >"$matrix"
+refuses "line 1: 1e300 is too much" all_to_all_rows_perf --ranks 2 --matrix "$matrix"
+refuses "matrix-scale takes a number, not '-2'" all_to_all_rows_perf --ranks 2 --matrix "$matrix" --matrix-scale -2
+refuses "takes bytes|rows, not 'tokens'" all_to_all_rows_perf --ranks 2 --matrix "$matrix" --matrix-unit tokens
 passes "fewer rows than ranks" all_to_all_rows_perf --ranks 5 -b 3 --row-elements 6 $quick
 
 # --- Halo -----------------------------------------------------------------------------------------------------
