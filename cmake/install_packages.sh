@@ -5,6 +5,7 @@
 #   ulyx_install_packages build          what the library and the perf programs need
 #   ulyx_install_packages build tests    the tests' needs too
 #   ulyx_install_packages reference      what makes the reference of the headers; tests skip that without it
+#   ulyx_install_packages drawings       what perf/plot.sh draws with; tests skip that without it
 #
 # Installs only what is missing, as root or through sudo; a machine that has everything is left untouched and
 # needs neither network nor root. Returns non-zero, with one line on standard error, where it cannot.
@@ -29,6 +30,7 @@ ulyx_missing_packages() {
         command -v spin >/dev/null 2>&1 || echo spin
         ;;
       reference) command -v doxygen >/dev/null 2>&1 || echo doxygen ;;
+      drawings) command -v gnuplot >/dev/null 2>&1 || echo gnuplot-nox ;;
       *)
         echo "ulyx_install_packages: unknown kind '$ulyx_kind'" >&2
         return 1

@@ -13,27 +13,34 @@
 #include "rows.h"
 
 static int flags(perfOptions_t* o, perfFlag_t* all) {
+  const perfFlag_t own[] = {
+      {"--matrix", perfFlagText, &o->matrixPath, 0, 0, "FILE",
+       "what rank sends rank, as nccl-tests' alltoallv reads it: a line a sending rank, a number a receiving one, "
+       "apart "
+       "by blanks or commas; ranks past the world's are ignored. Rows are then of 16 bytes [balanced]"},
+      {"--matrix-unit", perfFlagChoice, &o->matrixUnit, 0, 0, "bytes|rows",
+       "what the numbers count; bytes are cut to whole rows [bytes]"},
+      {"--matrix-scale", perfFlagReal, &o->matrixScale, 0, 0, NULL, "multiplies all of them [1]"},
+  };
   const int count = perfRowFlags(o, all);
-  all[count] =
-      (perfFlag_t){"--matrix",
-                   perfFlagText,
-                   &o->matrixPath,
-                   0,
-                   0,
-                   "FILE",
-                   "rows from rank to rank: a line a sending rank, a count a receiving one, apart by blanks or "
-                   "commas; ranks past the world's are ignored [balanced]"};
-  return count + 1;
+  memcpy(all + count, own, sizeof(own));
+  return count + (int)(sizeof(own) / sizeof(own[0]));
 }
 
 static bool settle(perfOptions_t* o) {
+  const perfMatrixUnit_t unit = (perfMatrixUnit_t)o->matrixUnit;
+  const bool inBytes = o->matrixPath != NULL && unit == perfMatrixBytes;
+  if (inBytes && o->rowElements == 0) o->rowElements = PERF_MATRIX_ROW_BYTES / o->type->bytes;
   perfRowSettle(o);
   if (o->matrixPath == NULL) return true;
-  if (o->beginTokens == PERF_UNSET && o->endTokens == PERF_UNSET) {
-    return perfMatrixRead(o->matrixPath, &o->matrix, &o->matrixRanks);
+  if (o->beginTokens != PERF_UNSET || o->endTokens != PERF_UNSET) {
+    perfError("--matrix and -b, -e exclude each other: all sizes are the matrix's");
+    return false;
   }
-  perfError("--matrix and -b, -e exclude each other");
-  return false;
+  /* Rows past 64 bits are refused later, where all sizes are judged. */
+  const int64_t rowBytes = o->rowElements <= INT64_MAX / o->type->bytes ? o->rowElements * o->type->bytes : INT64_MAX;
+  const perfMatrixFile_t file = {o->matrixPath, unit, rowBytes, o->matrixScale};
+  return perfMatrixRead(&file, &o->matrix, &o->matrixRanks);
 }
 
 static void printShape(const perfOptions_t* o) {

@@ -49,6 +49,7 @@ typedef struct perfRepeat {
   int warmup;
   int samples;
   int perSample;
+  int skip;   /* leading samples that do not count; fewer than there are */
   bool graph; /* a sample is one launch of a graph of perSample operations */
 } perfRepeat_t;
 

@@ -24,6 +24,7 @@ kind == "ulyx" && /"time_us": / {
   dim = member("head_dim")
   fact(operation, dim, "ulyx_" transport "_us", member("wrong_bytes") + 0 > 0 ? "WRONG" : member("time_us"))
   fact(operation, dim, "size_bytes", member("size_bytes"))
+  fact(operation, dim, "remote_bytes", member("remote_bytes"))
   if (transport == "auto") {
     fact(operation, dim, "via", member("via"))
     fact(operation, dim, "predicted_us", member("predicted_us"))

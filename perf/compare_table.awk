@@ -13,6 +13,8 @@ BEGIN {
   } else {
     spec = "size_bytes:bytes:10 " spec " predicted_us:pred:9 best_us:best:9 best_via:by:11 off_percent:off%:7"
   }
+  # Not in the table: what turns times into bandwidths (plot.sh).
+  nUnseen = split(kind == "compare" ? "size_bytes remote_bytes" : "remote_bytes limit_us", unseen, " ")
   nColumns = split(spec, specs, " ")
   for (i = 1; i <= nColumns; i++) {
     split(specs[i], parts, ":")
@@ -73,6 +75,7 @@ function writeRow(key,    parts, i, text, wrong) {
     }
     printf ", \"%s\": %s", column[i], (text == "null" || isNumber(text) ? text : "\"" text "\"") >json
   }
+  for (i = 1; i <= nUnseen; i++) printf ", \"%s\": %s", unseen[i], value(key, unseen[i]) >json
   printf ", \"wrong\": [%s]}", wrong >json
   if (wrong != "") failed = 1
 }

@@ -155,7 +155,7 @@ static bool cpuTime(perfRank_t* me, const perfTask_t* task, const perfRepeat_t* 
     if (!enqueueMany(task, repeat->perSample)) goto freeSamples;
     samplesUs[i] = (perfNowUs() - startUs) / repeat->perSample;
   }
-  *times = perfTimesOfSamples(samplesUs, repeat->samples);
+  *times = perfTimesOfSamples(samplesUs + repeat->skip, repeat->samples - repeat->skip);
   ok = true;
 
 freeSamples:

@@ -44,7 +44,7 @@ static bool enablePeerAccess(int device, int peerDevice) {
 bool perfCudaTimePeerCopy(perfRank_t* me, int64_t bytes, double* us) {
   peerBuffer_t received[PERF_MAX_LOCAL_RANKS];
   const int next = (me->rank + 1) % me->nRanks;
-  const perfRepeat_t repeat = {PEER_COPY_WARMUP, PEER_COPY_SAMPLES, PEER_COPY_PER_SAMPLE, false};
+  const perfRepeat_t repeat = {PEER_COPY_WARMUP, PEER_COPY_SAMPLES, PEER_COPY_PER_SAMPLE, 0, false};
   perfTimes_t times;
   bool ok = false;
   peerBuffer_t mine = {NULL, me->device};

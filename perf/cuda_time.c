@@ -88,7 +88,7 @@ bool perfCudaTime(perfRank_t* me, const perfTask_t* task, const perfRepeat_t* re
   if (repeat->graph && !capture(&work, me->stream)) goto freeGraph;
   if (!warmUp(me, task, &work, repeat->warmup)) goto freeGraph;
   if (!runSamples(me, &work, samples, events, samplesUs)) goto freeGraph;
-  *times = perfTimesOfSamples(samplesUs, samples);
+  *times = perfTimesOfSamples(samplesUs + repeat->skip, samples - repeat->skip);
   ok = true;
 
 freeGraph:

@@ -5,20 +5,26 @@
 
 #include "report.h"
 
+/* Off the alignment of every allocation by this much; the canary before the data is longer by it. */
+static int64_t unalignedBytes(const perfRank_t* me) {
+  return me->options->unalign * me->options->type->bytes;
+}
+
 static bool allocSide(perfRank_t* me, bool symmetric, perfSide_t* side) {
   /* In one process an allocation on one GPU may wait for all of them, so it must not meet a collective that
    * waits for this rank. */
   if (symmetric && !perfTeamBarrier(me->team, me->rank)) return false;
   for (int i = 0; i < side->layout.nBuffers; i++) {
     perfBuffer_t* buffer = &side->buffers[i];
-    const int64_t bytes = side->layout.bufferBytes[i] + 2 * PERF_CANARY_BYTES;
+    const int64_t offset = PERF_CANARY_BYTES + unalignedBytes(me);
+    const int64_t bytes = offset + side->layout.bufferBytes[i] + PERF_CANARY_BYTES;
     void* base = NULL;
     if (symmetric) {
       if (!perfUlyxOk(ulyxMemAlloc(me->rt, bytes, &base), me->rt, "ulyxMemAlloc")) return false;
     } else {
       if (!me->backend->alloc(me, bytes, &base)) return false;
     }
-    *buffer = (perfBuffer_t){base, side->layout.bufferBytes[i], symmetric};
+    *buffer = (perfBuffer_t){base, bytes, offset, side->layout.bufferBytes[i], symmetric};
   }
   return true;
 }
@@ -37,7 +43,7 @@ static void freeSide(perfRank_t* me, bool collective, perfSide_t* side) {
 }
 
 unsigned char* perfBufferData(const perfBuffer_t* buffer) {
-  return buffer->base != NULL ? buffer->base + PERF_CANARY_BYTES : NULL;
+  return buffer->base != NULL ? buffer->base + buffer->dataOffset : NULL;
 }
 
 static void dataPointers(const perfSide_t* side, void* pointers[PERF_MAX_TENSORS]) {
@@ -112,7 +118,7 @@ bool perfExchangeRefresh(void* state) {
   if (!(exchange->op->fill != NULL ? exchange->op->fill : fillViews)(exchange)) return false;
   for (int i = 0; i < exchange->out.layout.nBuffers; i++) {
     const perfBuffer_t* buffer = &exchange->out.buffers[i];
-    if (!me->backend->poison(me, buffer->base, buffer->dataBytes + 2 * PERF_CANARY_BYTES)) return false;
+    if (!me->backend->poison(me, buffer->base, buffer->bytes)) return false;
   }
   return true;
 }
@@ -123,9 +129,15 @@ bool perfExchangeCheck(perfExchange_t* exchange, int64_t* wrong) {
   if (!(exchange->op->check != NULL ? exchange->op->check : checkViews)(exchange, wrong)) return false;
   for (int i = 0; i < exchange->out.layout.nBuffers; i++) {
     const perfBuffer_t* buffer = &exchange->out.buffers[i];
-    const unsigned char* after = buffer->base + PERF_CANARY_BYTES + buffer->dataBytes;
-    if (!backend->countNotPoison(me, buffer->base, PERF_CANARY_BYTES, wrong)) return false;
+    const unsigned char* after = perfBufferData(buffer) + buffer->dataBytes;
+    if (!backend->countNotPoison(me, buffer->base, buffer->dataOffset, wrong)) return false;
     if (!backend->countNotPoison(me, after, PERF_CANARY_BYTES, wrong)) return false;
   }
   return true;
+}
+
+int64_t perfExchangeMemory(const perfExchange_t* exchange) {
+  int64_t bytes = 0;
+  for (int i = 0; i < PERF_MAX_TENSORS; i++) bytes += exchange->in.buffers[i].bytes + exchange->out.buffers[i].bytes;
+  return bytes;
 }

@@ -13,6 +13,8 @@
 
 typedef struct perfBuffer {
   unsigned char* base; /* canary, data, canary; NULL: none */
+  int64_t bytes;       /* of all three */
+  int64_t dataOffset;
   int64_t dataBytes;
   bool symmetric; /* from ulyxMemAlloc */
 } perfBuffer_t;
@@ -46,6 +48,9 @@ bool perfExchangeRefresh(void* exchange);
 
 /* Where the data of a buffer begins. */
 unsigned char* perfBufferData(const perfBuffer_t* buffer);
+
+/* Of its tensors on this rank, canaries included. */
+int64_t perfExchangeMemory(const perfExchange_t* exchange);
 
 /* Adds the outputs' wrong bytes and the canaries' changed ones to *wrong. */
 bool perfExchangeCheck(perfExchange_t* exchange, int64_t* wrong);

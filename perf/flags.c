@@ -54,10 +54,25 @@ static bool storeCounts(const perfFlag_t* flag, const char* name, const char* te
   return true;
 }
 
+static bool storeReal(const perfFlag_t* flag, const char* name, const char* text) {
+  double value = 0;
+  if (!perfParseReal(text, &value)) {
+    perfError("%s takes a number, not '%s'", name, text);
+    return false;
+  }
+  if (value < (double)flag->least) {
+    perfError("%s must be at least %" PRId64 ", not %s", name, flag->least, text);
+    return false;
+  }
+  *(double*)flag->target = value;
+  return true;
+}
+
 static bool storeType(const perfFlag_t* flag, const char* name, const char* text) {
   const perfType_t* type = perfTypeByName(text);
   if (type == NULL) {
-    perfError("%s: unknown type '%s'", name, text);
+    const bool all = strcmp(text, "all") == 0; /* nccl-tests' word */
+    perfError(all ? "%s %s: a run has one type" : "%s: unknown type '%s'", name, text);
     return false;
   }
   *(const perfType_t**)flag->target = type;
@@ -74,11 +89,19 @@ static bool storeChoice(const perfFlag_t* flag, const char* name, const char* te
   return true;
 }
 
+static bool acceptFixed(const perfFlag_t* flag, const char* name, const char* text) {
+  if (placeInList(flag->choices, '|', text, strlen(text)) >= 0) return true;
+  perfError("%s takes %s, not '%s': %s", name, flag->choices, text, flag->help);
+  return false;
+}
+
 static bool store(const perfFlag_t* flag, const char* name, const char* text) {
   switch (flag->kind) {
     case perfFlagInt:
     case perfFlagTokens:
       return storeInt(flag, name, text);
+    case perfFlagReal:
+      return storeReal(flag, name, text);
     case perfFlagCounts:
       return storeCounts(flag, name, text);
     case perfFlagText:
@@ -91,19 +114,32 @@ static bool store(const perfFlag_t* flag, const char* name, const char* text) {
     case perfFlagSwitch:
       *(int64_t*)flag->target = 1;
       return true;
+    case perfFlagFixed:
+      return acceptFixed(flag, name, text);
   }
   return false;
+}
+
+static const perfFlag_t* findFlag(const perfFlag_t* flags, int nFlags, const char* name, size_t length) {
+  for (int f = 0; f < nFlags; f++) {
+    if (placeInList(flags[f].names, ',', name, length) >= 0) return &flags[f];
+  }
+  return NULL;
 }
 
 perfParse_t perfParseFlags(const perfFlag_t* flags, int nFlags, int argc, char** argv, int first) {
   for (int i = first; i < argc; i++) {
     const char* argument = argv[i];
     if (strcmp(argument, "-h") == 0 || strcmp(argument, "--help") == 0) return perfHelpAsked;
-    const char* equals = strncmp(argument, "--", 2) == 0 ? strchr(argument, '=') : NULL;
-    const size_t length = equals != NULL ? (size_t)(equals - argument) : strlen(argument);
-    const perfFlag_t* flag = NULL;
-    for (int f = 0; f < nFlags && flag == NULL; f++) {
-      if (placeInList(flags[f].names, ',', argument, length) >= 0) flag = &flags[f];
+    const bool isLong = strncmp(argument, "--", 2) == 0;
+    const char* equals = isLong ? strchr(argument, '=') : NULL;
+    size_t length = equals != NULL ? (size_t)(equals - argument) : strlen(argument);
+    const char* text = equals != NULL ? equals + 1 : NULL;
+    const perfFlag_t* flag = findFlag(flags, nFlags, argument, length);
+    if (flag == NULL && !isLong && argument[0] == '-' && length > 2) { /* the value at once: -n20 */
+      length = 2;
+      text = argument + length;
+      flag = findFlag(flags, nFlags, argument, length);
     }
     if (flag == NULL) {
       perfError("unknown %s '%s' (-h lists the flags)", argument[0] == '-' ? "flag" : "argument", argument);
@@ -111,7 +147,6 @@ perfParse_t perfParseFlags(const perfFlag_t* flags, int nFlags, int argc, char**
     }
     char name[64];
     (void)snprintf(name, sizeof(name), "%.*s", (int)length, argument);
-    const char* text = equals != NULL ? equals + 1 : NULL;
     if (flag->kind == perfFlagSwitch && text != NULL) {
       perfError("%s takes no value", name);
       return perfRefused;
@@ -133,6 +168,8 @@ static const char* valueText(const perfFlag_t* flag) {
     case perfFlagInt:
     case perfFlagTokens:
       return " N";
+    case perfFlagReal:
+      return " X";
     case perfFlagCounts:
       return " A,B,...";
     case perfFlagText:
@@ -140,6 +177,7 @@ static const char* valueText(const perfFlag_t* flag) {
     case perfFlagType:
       return " TYPE";
     case perfFlagChoice:
+    case perfFlagFixed:
       return flag->choices;
     case perfFlagSwitch:
       return "";

@@ -11,12 +11,15 @@
 
 typedef enum {
   perfFlagInt,    /* target int64_t, in [least, most] */
-  perfFlagTokens, /* the same with K and M suffixes */
+  perfFlagTokens, /* the same with K, M and G suffixes */
+  perfFlagReal,   /* target double, at least `least` */
   perfFlagCounts, /* target perfCounts_t, each value in [least, most] */
   perfFlagText,   /* target const char*, points into argv */
   perfFlagType,   /* target const perfType_t* */
   perfFlagChoice, /* target int64_t, the place of the value among `choices` */
-  perfFlagSwitch  /* target int64_t becomes 1; takes no value */
+  perfFlagSwitch, /* target int64_t becomes 1; takes no value */
+  perfFlagFixed   /* no target: values among `choices` ask for what is done anyway, and `help` says why there are no
+                     others */
 } perfFlagKind_t;
 
 typedef struct perfFlag {
@@ -31,7 +34,7 @@ typedef struct perfFlag {
 
 typedef enum { perfParsed, perfHelpAsked, perfRefused } perfParse_t;
 
-/* Takes `--flag value`, `--flag=value` and `-f value` from argv[first] on. A refusal has been reported. */
+/* Takes `--flag value`, `--flag=value`, `-f value` and `-fvalue` from argv[first] on. A refusal has been reported. */
 perfParse_t perfParseFlags(const perfFlag_t* flags, int nFlags, int argc, char** argv, int first);
 
 /* One entry a flag, with its help. */

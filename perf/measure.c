@@ -17,10 +17,11 @@ perfRepeat_t perfRepeatOf(const perfRank_t* me) {
   if (options->graphLaunches > 0) {
     const int exchanges = (int)options->iterations;
     return (perfRepeat_t){GRAPH_WARMUP_LAUNCHES, (int)options->graphLaunches,
-                          exchanges > GRAPH_LEAST_EXCHANGES ? exchanges : GRAPH_LEAST_EXCHANGES, true};
+                          exchanges > GRAPH_LEAST_EXCHANGES ? exchanges : GRAPH_LEAST_EXCHANGES, (int)options->skip,
+                          true};
   }
   const int perSample = options->perIteration > 0 ? (int)options->perIteration : me->backend->perSample;
-  return (perfRepeat_t){(int)options->warmup, (int)options->iterations, perSample, false};
+  return (perfRepeat_t){(int)options->warmup, (int)options->iterations, perSample, (int)options->skip, false};
 }
 
 static bool copyChoice(const perfRank_t* me, const perfOp_t* op, ulyxPlan_t plan, perfChoice_t* choice) {
@@ -68,6 +69,7 @@ static bool measureTimes(perfRank_t* me, const perfOp_t* op, const perfStep_t* s
   values->of[perfValueMean] = times.meanUs;
   values->of[perfValueP99] = times.p99Us;
   values->of[perfValueWrong] = (double)wrong;
+  values->of[perfValueMemory] = (double)perfExchangeMemory(exchange);
   if (me->options->enqueue > 0 && !backend->timeEnqueue(me, &task, &values->of[perfValueEnqueue])) return false;
   if (me->world->kind == perfWorldGpus && me->nRanks >= 2 && step->remoteBytes > 0) {
     if (!backend->timePeerCopy(me, step->remoteBytes, &values->of[perfValueLimit])) return false;

@@ -21,6 +21,7 @@ typedef enum {
   perfValueLastBaseline = perfValueBaseline + PERF_MAX_BASELINES - 1,
   perfValueEnqueue, /* host time of one call */
   perfValueWrong,   /* bytes */
+  perfValueMemory,  /* bytes of the rank's tensors */
   perfValueCount
 } perfValue_t;
 

@@ -34,9 +34,21 @@ bool perfParseScaledInt(const char* text, int64_t* value) {
   int64_t scale = 1;
   if (*end == 'K' || *end == 'k') scale = INT64_C(1) << 10;
   if (*end == 'M' || *end == 'm') scale = INT64_C(1) << 20;
+  if (*end == 'G' || *end == 'g') scale = INT64_C(1) << 30;
   if (end[scale == 1 ? 0 : 1] != '\0') return false;
   if (number > INT64_MAX / scale || number < INT64_MIN / scale) return false;
   *value = number * scale;
+  return true;
+}
+
+bool perfParseReal(const char* text, double* value) {
+  if (*text == '\0' || strspn(text, "0123456789.eE+-") != strlen(text))
+    return false; /* strtod also takes inf and 0x10 */
+  char* end = NULL;
+  errno = 0;
+  const double number = strtod(text, &end);
+  if (errno != 0 || end == text || *end != '\0' || number < 0) return false;
+  *value = number;
   return true;
 }
 

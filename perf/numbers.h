@@ -17,8 +17,11 @@ typedef struct perfCounts {
 /* Decimal digits with an optional minus sign. */
 bool perfParseInt(const char* text, int64_t* value);
 
-/* A number above, optionally followed by K (1024) or M (1024 * 1024). */
+/* A number above, optionally followed by K (1024), M (1024 * 1024) or G. */
 bool perfParseScaledInt(const char* text, int64_t* value);
+
+/* Decimal digits, with a point and an exponent where wanted: nothing infinite, hexadecimal or below 0. */
+bool perfParseReal(const char* text, double* value);
 
 /* Numbers separated by commas, at least one. Replaces what `counts` held. */
 bool perfParseCounts(const char* text, perfCounts_t* counts);

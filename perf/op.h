@@ -50,6 +50,7 @@ typedef struct perfOp {
   const char* call;     /* the function that run calls */
   const char* sizeText; /* what the size column counts */
   const char* unit;     /* what a sweep counts: "tokens" or "rows" */
+  const char* redop;    /* nccl-tests' name of the reduction; NULL: none */
 
   /* True if the op is its plan's backward operation (ulyxPlanGetChoice); --backward says so too. */
   bool backward;

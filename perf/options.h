@@ -20,11 +20,16 @@ struct perfOp;
 typedef enum { perfMemoryPlain, perfMemorySymmetric } perfMemory_t;
 
 typedef struct perfOptions {
+  int argc; /* the command line */
+  char** argv;
   /* The sweep. */
   int64_t beginTokens; /* PERF_UNSET: see options.c */
   int64_t endTokens;
   int64_t tokensFactor;
   int64_t tokensStep;
+  int64_t beginBytes; /* the same in bytes of the size column, until perfSweepOfBytes has turned them into tokens */
+  int64_t endBytes;
+  int64_t stepBytes;
   /* Shapes. An op uses its own; 0 and NULL were not given. */
   const perfType_t* type;
   perfCounts_t counts; /* tokens or rows of each rank */
@@ -46,6 +51,8 @@ typedef struct perfOptions {
   const char* matrixPath; /* of `matrix` */
   perfCounts_t matrix;    /* rows from rank to rank, matrixRanks x matrixRanks */
   int64_t matrixRanks;
+  int64_t matrixUnit; /* perfMatrixUnit_t */
+  double matrixScale;
   perfCounts_t cuSeqlens;
   int64_t convKernel;
   int64_t backward;
@@ -65,14 +72,19 @@ typedef struct perfOptions {
   /* Measuring. */
   int64_t iterations;
   int64_t warmup;
+  int64_t skip;         /* leading samples that do not count */
   int64_t perIteration; /* 0: the backend's */
   int64_t checks;
   int64_t graphLaunches;
-  int64_t cycles;
+  int64_t cycles;  /* 0: without end */
   int64_t average; /* perfAverage_t */
   int64_t memory;  /* perfMemory_t */
+  int64_t unalign; /* elements by which data lies off its alignment */
   int64_t baseline;
   int64_t enqueue;
+  int64_t timestamps;
+  int64_t memoryReport;
+  double leastGBps;     /* NCCL_TESTS_MIN_BW; 0: none */
   const char* jsonPath; /* NULL: none */
 } perfOptions_t;
 

@@ -4,17 +4,20 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <time.h>
 
 #include "report.h"
+#include "results.h"
 #include "table.h"
 
 #define PROGRESS_EVERY_US 10e6
 
-bool perfOutputOpen(const perfOptions_t* options, const perfOp_t* op, int nRanks, perfOutput_t* output) {
+bool perfOutputOpen(const perfOptions_t* options, const perfOp_t* op, const perfWorld_t* world, perfOutput_t* output) {
   memset(output, 0, sizeof(*output));
   output->options = options;
   output->op = op;
-  output->nRanks = nRanks;
+  output->nRanks = world->nRanks;
+  output->nLocal = world->nLocal;
   output->startUs = perfNowUs();
   output->progressUs = output->startUs;
   if (options->jsonPath == NULL) return true;
@@ -25,36 +28,19 @@ bool perfOutputOpen(const perfOptions_t* options, const perfOp_t* op, int nRanks
 
 void perfOutputBegin(perfOutput_t* output, const ulyxRuntimeInfo_t* info, const perfRepeat_t* repeat,
                      const perfPlace_t* places) {
-  const perfOptions_t* o = output->options;
-  perfTableBegin(o, output->op, info, repeat, places);
-  perfJson_t* json = &output->json;
+  output->total.arenaBytes = info->arenaBytes;
   output->begun = true;
-  perfJsonOpenObject(json, NULL);
-  perfJsonText(json, "program", output->op->name);
-  perfJsonInt(json, "ulyx_version", ULYX_VERSION_CODE);
-  perfJsonInt(json, "nccl_version", info->ncclVersion);
-  perfJsonText(json, "transport", perfTransportName(info->transport));
-  perfJsonInt(json, "ranks", output->nRanks);
-  perfJsonText(json, "type", o->type->name);
-  perfJsonText(json, "memory", o->memory == perfMemorySymmetric ? "symmetric" : "plain");
-  perfJsonInt(json, "samples", repeat->samples);
-  perfJsonInt(json, "exchanges_per_sample", repeat->perSample);
-  perfJsonInt(json, "warmup_samples", repeat->warmup);
-  perfJsonBool(json, "graph", repeat->graph);
-  perfJsonInt(json, "checks", o->checks);
-  perfJsonText(json, "time", perfAverageText((perfAverage_t)o->average));
-  perfJsonOpenArray(json, "places");
-  for (int rank = 0; rank < output->nRanks; rank++) perfJsonText(json, NULL, places[rank].text);
-  perfJsonCloseArray(json);
-  perfJsonOpenArray(json, "results");
+  perfTableBegin(output, info, repeat, places);
+  perfResultsBegin(output, info, repeat, places);
 }
 
 void perfOutputProgress(perfOutput_t* output, int64_t stepsDone, int64_t steps) {
   const double nowUs = perfNowUs();
   if (nowUs - output->progressUs < PROGRESS_EVERY_US) return;
   output->progressUs = nowUs;
-  (void)fprintf(stderr, "# %" PRId64 " of %" PRId64 " steps done after %.0f s\n", stepsDone, steps,
-                (nowUs - output->startUs) * 1e-6);
+  (void)fprintf(stderr, "# %" PRId64, stepsDone);
+  if (steps > 0) (void)fprintf(stderr, " of %" PRId64, steps);
+  (void)fprintf(stderr, " steps done after %.0f s\n", (nowUs - output->startUs) * 1e-6);
 }
 
 static perfRow_t combine(const perfOutput_t* output, const perfStep_t* step, const perfChoice_t* choice,
@@ -66,8 +52,14 @@ static perfRow_t combine(const perfOutput_t* output, const perfStep_t* step, con
     row.values.of[i] =
         perfCombineRanks(&values[0].of[i], output->nRanks, perfValueCount, (perfAverage_t)output->options->average);
   }
+  /* What is not a time is not -a's. */
   row.values.of[perfValueWrong] = 0;
-  for (int rank = 0; rank < output->nRanks; rank++) row.values.of[perfValueWrong] += values[rank].of[perfValueWrong];
+  row.values.of[perfValueMemory] = 0;
+  for (int rank = 0; rank < output->nRanks; rank++) {
+    const double bytes = values[rank].of[perfValueMemory];
+    row.values.of[perfValueWrong] += values[rank].of[perfValueWrong];
+    if (bytes > row.values.of[perfValueMemory]) row.values.of[perfValueMemory] = bytes;
+  }
   const double us = row.values.of[perfValueMedian];
   const double limitUs = row.values.of[perfValueLimit];
   row.algorithmGBps = us > 0 ? (double)step->sizeBytes / us * 1e-3 : 0;
@@ -76,61 +68,39 @@ static perfRow_t combine(const perfOutput_t* output, const perfStep_t* step, con
   return row;
 }
 
-static void writeRow(perfOutput_t* output, const perfRow_t* row) {
-  const perfProblem_t problem = {output->options, row->step, output->nRanks};
-  const perfOp_t* op = output->op;
-  perfJson_t* json = &output->json;
-  const double* values = row->values.of;
-  perfJsonOpenObject(json, NULL);
-  if (row->step->model[0] != '\0') perfJsonText(json, "model", row->step->model);
-  op->writeShape(&problem, json);
-  perfJsonInt(json, "size_bytes", row->step->sizeBytes);
-  perfJsonInt(json, "remote_bytes", row->step->remoteBytes);
-  perfJsonMeasured(json, "time_us", values[perfValueMedian]);
-  perfJsonMeasured(json, "time_min_us", values[perfValueMin]);
-  perfJsonMeasured(json, "time_max_us", values[perfValueMax]);
-  perfJsonMeasured(json, "time_mean_us", values[perfValueMean]);
-  perfJsonMeasured(json, "time_p99_us", values[perfValueP99]);
-  perfJsonMeasured(json, "algbw_gbps", row->algorithmGBps);
-  perfJsonMeasured(json, "busbw_gbps", row->busGBps);
-  perfJsonInt(json, "wrong_bytes", (int64_t)values[perfValueWrong]);
-  perfJsonMeasured(json, "limit_us", values[perfValueLimit]);
-  perfJsonMeasured(json, "limit_percent", row->limitPercent);
-  perfJsonText(json, "via", perfTransportName(row->choice->transport));
-  perfJsonText(json, "reason", row->choice->reason);
-  perfJsonMeasured(json, "predicted_us", row->choice->predictedUs);
-  for (int i = 0; i < op->nBaselines; i++) {
-    perfJsonMeasured(json, op->baselines[i].jsonName, values[perfValueBaseline + i]);
-  }
-  perfJsonMeasured(json, "enqueue_us", values[perfValueEnqueue]);
-  perfJsonCloseObject(json);
-}
-
 void perfOutputRow(perfOutput_t* output, const perfStep_t* step, const perfChoice_t* choice,
                    const perfValues_t* values) {
   const perfRow_t row = combine(output, step, choice, values);
-  output->rows++;
-  output->busGBpsSum += row.busGBps;
-  output->wrongBytes += row.values.of[perfValueWrong];
+  perfTotal_t* total = &output->total;
+  total->rows++;
+  total->busGBpsSum += row.busGBps;
+  total->wrongBytes += row.values.of[perfValueWrong];
+  if (row.values.of[perfValueMemory] > total->tensorBytes) total->tensorBytes = row.values.of[perfValueMemory];
   perfTableRow(output->options, output->op, &row);
-  writeRow(output, &row);
+  perfResultsRow(output, &row);
+}
+
+double perfAverageGBps(const perfTotal_t* total) {
+  return total->rows > 0 ? total->busGBpsSum / total->rows : 0;
+}
+
+bool perfTooSlow(const perfOptions_t* options, const perfTotal_t* total) {
+  return perfAverageGBps(total) < options->leastGBps * 0.9;
+}
+
+void perfStamp(char stamp[PERF_STAMP_BYTES]) {
+  const time_t now = time(NULL);
+  struct tm local;
+  if (localtime_r(&now, &local) == NULL || strftime(stamp, PERF_STAMP_BYTES, "%Y-%m-%d %H:%M:%S", &local) == 0) {
+    stamp[0] = '\0';
+  }
 }
 
 bool perfOutputClose(perfOutput_t* output, bool failed) {
-  const double averageGBps = output->rows > 0 ? output->busGBpsSum / output->rows : 0;
-  if (!failed) perfTableEnd(output->options, output->wrongBytes, averageGBps);
+  if (!failed) perfTableEnd(output->options, output->op, &output->total);
   perfJson_t* json = &output->json;
   if (json->file == NULL) return true;
-  if (output->begun) {
-    perfJsonCloseArray(json);
-    perfJsonInt(json, "out_of_bounds_values", (int64_t)output->wrongBytes);
-    perfJsonMeasured(json, "average_bus_bandwidth_gbps", averageGBps);
-  } else { /* the run failed before it had a runtime */
-    perfJsonOpenObject(json, NULL);
-    perfJsonText(json, "program", output->op->name);
-  }
-  perfJsonBool(json, "failed", failed);
-  perfJsonCloseObject(json);
+  perfResultsEnd(output, failed);
   const bool written = fputc('\n', json->file) != EOF && ferror(json->file) == 0;
   const bool closed = fclose(json->file) == 0;
   json->file = NULL;

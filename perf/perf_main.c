@@ -11,6 +11,7 @@
 #include "measure.h"
 #include "output.h"
 #include "report.h"
+#include "sweep_bytes.h"
 
 /* What one rank's thread works on. */
 typedef struct rankJob {
@@ -31,7 +32,7 @@ static bool beginOutput(rankJob_t* job) {
   char device[96];
   me->backend->describe(me, device, sizeof(device));
   memset(&place, 0, sizeof(place));
-  (void)snprintf(place.text, sizeof(place.text), "pid %ld on %s, %s", (long)getpid(), host, device);
+  (void)snprintf(place.text, sizeof(place.text), "Pid %6ld on %10s %s", (long)getpid(), host, device);
   perfPlace_t* places = calloc((size_t)me->nRanks, sizeof(*places));
   if (places == NULL) {
     perfError("out of memory for %d ranks", me->nRanks);
@@ -69,8 +70,8 @@ static bool sweep(rankJob_t* job) {
     return false;
   }
   const int steps = job->steps->count;
-  const int64_t runs = me->options->cycles * steps;
-  for (int64_t run = 0; run < runs; run++) {
+  const int64_t runs = me->options->cycles * steps; /* 0: without end */
+  for (int64_t run = 0; runs == 0 || run < runs; run++) {
     const perfStep_t* step = &job->steps->steps[run % steps];
     perfValues_t mine;
     perfChoice_t choice;
@@ -79,7 +80,7 @@ static bool sweep(rankJob_t* job) {
     for (int rank = 0; rank < me->nRanks; rank++) job->wrongBytes += all[rank].of[perfValueWrong];
     if (job->output == NULL) continue;
     perfOutputRow(job->output, step, &choice, all);
-    if (run + 1 < runs) perfOutputProgress(job->output, run + 1, runs);
+    if (runs == 0 || run + 1 < runs) perfOutputProgress(job->output, run + 1, runs);
   }
   ok = true;
 
@@ -181,7 +182,7 @@ static int runWorld(const perfOptions_t* options, const perfWorld_t* world, cons
     perfError("out of memory for %d ranks", world->nRanks);
     goto freeRanks;
   }
-  if (reports && !perfOutputOpen(options, op, world->nRanks, &output)) goto freeRanks;
+  if (reports && !perfOutputOpen(options, op, world, &output)) goto freeRanks;
   for (int i = 0; i < world->nLocal; i++) {
     ranks[i] = (perfRank_t){
         .rank = world->firstRank + i, .nRanks = world->nRanks, .team = team, .options = options, .world = world};
@@ -195,7 +196,8 @@ static int runWorld(const perfOptions_t* options, const perfWorld_t* world, cons
     ok = runRanks(jobs, world->nLocal, team, (int)options->timeoutSeconds + 5);
   }
   if (reports && !perfOutputClose(&output, !ok)) ok = false;
-  if (ok) status = jobs[0].wrongBytes > 0 ? perfExitWrongData : perfExitOk;
+  const bool bad = jobs[0].wrongBytes > 0 || (reports && perfTooSlow(options, &output.total));
+  if (ok) status = bad ? perfExitWrongData : perfExitOk;
 
 freeRanks:
   perfTeamDestroy(team);
@@ -213,6 +215,7 @@ int perfMain(int argc, char** argv, const perfOp_t* op) {
   if (parsed == perfHelpAsked) status = perfExitOk;
   if (parsed != perfParsed) goto freeOptions;
   if (!perfWorldDetect(&options, perfCudaDeviceCount(), &world)) goto freeOptions;
+  if (!perfSweepOfBytes(op, world.nRanks, &options)) goto freeOptions;
   if (!perfStepsCreate(&options, op, world.nRanks, &steps)) goto freeSteps;
   status = runWorld(&options, &world, op, &steps);
 

@@ -77,6 +77,7 @@ int main(int argc, char** argv) {
       .call = "ulyxReduceScatterRows",
       .sizeText = "the rows that every rank begins with: all",
       .unit = "rows",
+      .redop = "sum",
       .inputInSymmetric = true,
       .baselines = {{perfBaselineReduceScatter, "nccl", "nccl_us",
                      "ncclReduceScatter of the same rows in registered buffers, where ranks have equally many"}},

@@ -33,6 +33,8 @@ static int flags(perfOptions_t* o, perfFlag_t* all) {
       (perfFlag_t){"--initial", perfFlagSwitch, &o->initial, 0, 0, NULL, "sequences start from a state of their own"};
   all[count++] =
       (perfFlag_t){"--final", perfFlagSwitch, &o->final, 0, 0, NULL, "the states after each rank come out too"};
+  all[count++] =
+      (perfFlag_t){"-d,--datatype", perfFlagFixed, NULL, 0, 0, "float|float32", "states are float32 and nothing else"};
   return count;
 }
 

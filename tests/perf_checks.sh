@@ -15,7 +15,7 @@ json=$scratch/results.json
 # Neither a launcher around this test nor its settings must reach the programs.
 unset RANK WORLD_SIZE LOCAL_RANK PMI_RANK PMI_SIZE SLURM_PROCID SLURM_NTASKS NCCL_COMM_ID
 unset OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE ULYX_TRANSPORT ULYX_TIMEOUT_MS ULYX_FAULT ULYX_FAULT_AFTER
-unset ULYX_MAX_CTAS ULYX_UNDISTURBED ULYX_COPY_STREAMS ULYX_STREAM_PRIORITY
+unset NCCL_TESTS_MIN_BW ULYX_MAX_CTAS ULYX_UNDISTURBED ULYX_COPY_STREAMS ULYX_STREAM_PRIORITY
 
 # Runs a program; what follows looks at $status, $out and $err.
 run() {
@@ -48,9 +48,15 @@ err_is_progress() { ! grep -q -v '^#' "$err"; } # or empty
 err_is_one_line() { [ "$(wc -l <"$err")" -eq 1 ]; }
 rows_are() { [ "$(grep -c -v '^#' "$out")" -eq "$1" ]; }
 # The wrong bytes of every row add up to more than none.
-rows_are_wrong() { awk '!/^#/ && $8 > 0 { wrong = 1 } END { exit !wrong }' "$out"; }
-# field N of the last row.
-last_row() { grep -v '^#' "$out" | tail -n 1 | awk -v n="$1" '{ print $n }'; }
+rows_are_wrong() { awk '!/^#/ && $9 > 0 { wrong = 1 } END { exit !wrong }' "$out"; }
+# What stands under a title in the last row. What is swept is titled rows or tokens, whichever the program moves.
+last_row() {
+  awk -v title="$1" '
+    function common(name) { return name == "rows" ? "tokens" : name }
+    /^# *size .* count / { for (i = 2; i <= NF; i++) if (common($i) == common(title)) column = i - 1 }
+    !/^#/ { value = $column }
+    END { print value }' "$out"
+}
 last_row_is() { [ "$(last_row "$1")" = "$2" ]; }
 
 # Right data, a whole table, at most progress on standard error.

@@ -26,7 +26,7 @@ for program in $programs; do
   check "$program: header names itself and the version" out_has "^# $program, ulyx [0-9]"
   check "$program: header says what the time is" out_has '^# time: .*maximum over ranks'
   check "$program: header names the transport" out_has '^# transport loopback'
-  check "$program: no limit on the CPU" last_row_is 9 N/A
+  check "$program: no limit on the CPU" last_row_is limit% N/A
   check_json "$program: JSON has times" \
     'all(r["time_min_us"] <= r["time_us"] <= r["time_max_us"] for r in d["results"])' "$json"
   check_json "$program: JSON knows its data" 'd["out_of_bounds_values"] == 0 and d["failed"] is False' "$json"
@@ -37,7 +37,7 @@ for program in $programs; do
   passes "$program at 7 ranks" $program --ranks 7 -b 67 $small $quick
   passes "$program, a sweep by factor" $program --ranks 3 -b 32 -e 256 -f 2 $small $quick
   check "$program: 4 rows by factor" rows_are 4
-  check "$program: the last row has 256" last_row_is 2 256
+  check "$program: the last row has 256" last_row_is rows 256
   passes "$program, a sweep by increment" $program --ranks 2 -b 1K -e 2K -i 512 $small $quick
   check "$program: 3 rows by increment" rows_are 3
   passes "$program, run cycles" $program --ranks 2 -b 32 -N 3 $small $quick
@@ -88,8 +88,8 @@ done
 
 for program in all_gather_rows_perf reduce_scatter_rows_perf; do
   passes "$program, ragged with empty ranks" $program --ranks 4 --counts 5,0,9,3 --row-elements 6 $quick
-  check "$program: 17 rows" last_row_is 2 17
-  check "$program: all rows are 17 x 6 x 2 bytes" last_row_is 1 204
+  check "$program: 17 rows" last_row_is rows 17
+  check "$program: all rows are 17 x 6 x 2 bytes" last_row_is size 204
   passes "$program, nobody has rows" $program --ranks 3 --counts 0,0,0 --row-elements 6 $quick
   passes "$program, one rank has all" $program --ranks 3 --counts 0,8,0 --row-elements 6 $quick
   refuses "3 rows over 4 ranks" $program --ranks 4 -b 3
@@ -100,13 +100,13 @@ for program in all_gather_rows_perf reduce_scatter_rows_perf; do
 done
 
 passes "a target within one rank" all_gather_rows_perf --ranks 3 -b 30 --target 12,15 --row-elements 6 $quick -J "$json"
-check "a target within one rank: 3 rows of 12 bytes" last_row_is 1 36
+check "a target within one rank: 3 rows of 12 bytes" last_row_is size 36
 check_json "a target within one rank: JSON has it" 'd["results"][0]["target"] == [12, 15]' "$json"
 check_json "a target within one rank: its bytes leave for each of the others" \
   'd["results"][0]["remote_bytes"] == 2 * 36' "$json"
 passes "a target over ranks" all_gather_rows_perf --ranks 3 --counts 7,0,9 --target 5,10 --row-elements 6 $quick
 passes "an empty target" all_gather_rows_perf --ranks 3 -b 30 --target 12,12 --row-elements 6 $quick
-check "an empty target: no bytes" last_row_is 1 0
+check "an empty target: no bytes" last_row_is size 0
 refuses "not within the 30 rows" all_gather_rows_perf --ranks 3 -b 30 --target 12,31
 refuses "a start and a stop" all_gather_rows_perf --ranks 3 -b 30 --target 12,10
 refuses "a start and a stop" all_gather_rows_perf --ranks 3 -b 30 --target 12
@@ -131,44 +131,72 @@ check_json "a reduce-scatter's busiest direction: rank 3 receives 4 rows from 3 
 
 matrix=$scratch/matrix
 printf '3 0 2\n\n0,0,0\n1\t4 5 \r\n' >"$matrix"
-passes "a matrix with a rank that sends nothing" all_to_all_rows_perf --ranks 3 --matrix "$matrix" --row-elements 6 \
-  $quick -J "$json"
-check "a matrix: 15 rows" last_row_is 2 15
-check "a matrix: the busiest sends 10 rows of 12 bytes" last_row_is 1 120
+in_rows="--matrix $matrix --matrix-unit rows"
+passes "a matrix with a rank that sends nothing" all_to_all_rows_perf --ranks 3 $in_rows --row-elements 6 $quick \
+  -J "$json"
+check "a matrix: 15 rows" last_row_is rows 15
+check "a matrix: the busiest sends 10 rows of 12 bytes" last_row_is size 120
 check_json "a matrix: rank 2 sends 5 rows to others" 'd["results"][0]["remote_bytes"] == 5 * 12' "$json"
-passes "a matrix of more ranks than there are" all_to_all_rows_perf --ranks 2 --matrix "$matrix" --row-elements 6 $quick
-check "a matrix of more ranks: 3 rows" last_row_is 2 3
+passes "a matrix of more ranks than there are" all_to_all_rows_perf --ranks 2 $in_rows --row-elements 6 $quick
+check "a matrix of more ranks: 3 rows" last_row_is rows 3
 printf '0 0\n0 0' >"$matrix"
-passes "a matrix of nothing" all_to_all_rows_perf --ranks 2 --matrix "$matrix" $quick
-refuses "fewer than the 3" all_to_all_rows_perf --ranks 3 --matrix "$matrix"
-refuses "exclude each other" all_to_all_rows_perf --ranks 2 --matrix "$matrix" -b 3
+passes "a matrix of nothing" all_to_all_rows_perf --ranks 2 $in_rows $quick
+refuses "fewer than the 3" all_to_all_rows_perf --ranks 3 $in_rows
+refuses "exclude each other" all_to_all_rows_perf --ranks 2 $in_rows -b 3
 printf '1 2\n3\n' >"$matrix"
-refuses "row 1 has 1 counts" all_to_all_rows_perf --ranks 2 --matrix "$matrix"
+refuses "line 2: 1 counts, the lines before it have 2" all_to_all_rows_perf --ranks 2 $in_rows
 printf '1 2\n' >"$matrix"
-refuses "not square" all_to_all_rows_perf --ranks 2 --matrix "$matrix"
+refuses "not square" all_to_all_rows_perf --ranks 2 $in_rows
 : >"$matrix"
-refuses "not square" all_to_all_rows_perf --ranks 2 --matrix "$matrix"
+refuses "not square" all_to_all_rows_perf --ranks 2 $in_rows
 for entry in -1 1.5 x 99999999999999999999 1111111111111111111111111111111111; do
   printf '1 %s\n3 4\n' "$entry" >"$matrix"
-  refuses "is no count" all_to_all_rows_perf --ranks 2 --matrix "$matrix"
+  refuses "line 1: '.*' is no count of rows" all_to_all_rows_perf --ranks 2 $in_rows
 done
 refuses "cannot read" all_to_all_rows_perf --ranks 2 --matrix "$scratch/nowhere"
+refuses "cannot read" all_to_all_rows_perf --ranks 2 --matrix "$scratch"
+
+# As nccl-tests' alltoallv has it: bytes, of which it sends whole multiples of 16, as decimal numbers.
+printf '  100  200  150\n  50   100  75\n  300  150  200\n' >"$matrix"
+passes "a matrix of nccl-tests" all_to_all_rows_perf --ranks 3 --matrix "$matrix" $quick -J "$json"
+check "a matrix of nccl-tests: the header names it" out_has "^# shape: rows of 8 elements, type bfloat16, matrix $matrix"
+check "a matrix of nccl-tests: the busiest sends (18 + 9 + 12) x 16 bytes" last_row_is size 624
+check_json "a matrix of nccl-tests: of them 27 x 16 to others" 'd["results"][0]["remote_bytes"] == 27 * 16' "$json"
+passes "a matrix of nccl-tests, other elements" all_to_all_rows_perf --ranks 3 --matrix "$matrix" -d double $quick
+check "a matrix of nccl-tests: its bytes are those of any type" last_row_is size 624
+passes "a matrix of nccl-tests, twice" all_to_all_rows_perf --ranks 3 --matrix "$matrix" --matrix-scale 2.0 $quick
+check "a matrix of nccl-tests, twice: (37 + 18 + 25) x 16 bytes" last_row_is size 1280
+passes "a matrix of nccl-tests, a part" all_to_all_rows_perf --ranks 2 --matrix "$matrix" $quick
+check "a matrix of nccl-tests, a part: (6 + 12) x 16 bytes" last_row_is size 288
+passes "a matrix of nccl-tests in larger rows" all_to_all_rows_perf --ranks 3 --matrix "$matrix" --row-elements 50 $quick
+check "a matrix of nccl-tests in larger rows: (3 + 1 + 2) x 100 bytes" last_row_is size 600
+printf '1e3 1536.5 .5E+2\n0 0 0\n0 0 0' >"$matrix"
+passes "a matrix of decimal numbers" all_to_all_rows_perf --ranks 3 --matrix "$matrix" $quick
+check "a matrix of decimal numbers: (62 + 96 + 3) x 16 bytes" last_row_is size 2576
+for entry in -1 inf nan 0x10 1e 1e999 '#'; do
+  printf '\n16 32\n\n48 %s\n' "$entry" >"$matrix"
+  refuses "line 4: '$entry' is no count of bytes" all_to_all_rows_perf --ranks 2 --matrix "$matrix"
+done
+printf '16 1e300\n16 16\n' >"$matrix"
+refuses "line 1: 1e300 is too much" all_to_all_rows_perf --ranks 2 --matrix "$matrix"
+refuses "matrix-scale takes a number, not '-2'" all_to_all_rows_perf --ranks 2 --matrix "$matrix" --matrix-scale -2
+refuses "takes bytes|rows, not 'tokens'" all_to_all_rows_perf --ranks 2 --matrix "$matrix" --matrix-unit tokens
 passes "fewer rows than ranks" all_to_all_rows_perf --ranks 5 -b 3 --row-elements 6 $quick
 
 # --- Halo -----------------------------------------------------------------------------------------------------
 
 passes "a halo from several ranks" conv_halo_perf --ranks 5 -b 10 --conv-kernel 6 --row-elements 6 $quick -J "$json"
-check "a halo from several ranks: 5 rows of 12 bytes" last_row_is 1 60
+check "a halo from several ranks: 5 rows of 12 bytes" last_row_is size 60
 check_json "a halo from several ranks: JSON has the kernel" 'd["results"][0]["conv_kernel"] == 6' "$json"
 passes "a halo longer than the sequence" conv_halo_perf --ranks 3 -b 9 --conv-kernel 100 --row-elements 6 $quick
-check "a halo longer than the sequence: 6 rows" last_row_is 1 72
+check "a halo longer than the sequence: 6 rows" last_row_is size 72
 passes "a kernel of 1" conv_halo_perf --ranks 3 -b 9 --conv-kernel 1 --row-elements 6 $quick
-check "a kernel of 1 needs nothing" last_row_is 1 0
+check "a kernel of 1 needs nothing" last_row_is size 0
 passes "sequences that begin anywhere" conv_halo_perf --ranks 4 --cu-seqlens 0,3,3,4,17,20 --row-elements 6 $quick
-check "sequences: 20 tokens" last_row_is 2 20
+check "sequences: 20 tokens" last_row_is rows 20
 passes "fewer tokens than ranks" conv_halo_perf --ranks 6 --cu-seqlens 0,1,4 --row-elements 6 $quick
 passes "sequences that ranks do not share" conv_halo_perf --ranks 2 --cu-seqlens 0,4,8 --row-elements 6 $quick
-check "sequences that ranks do not share: no halo" last_row_is 1 0
+check "sequences that ranks do not share: no halo" last_row_is size 0
 
 for program in conv_halo_perf state_chain_perf; do
   passes "$program, no tokens" $program --ranks 2 --cu-seqlens 0 $quick
@@ -195,7 +223,7 @@ check_json "a chain: JSON has what it was" \
   'd["type"] == "float32" and d["results"][0]["backward"] and d["results"][0]["initial"]' "$json"
 check_json "a chain: where it starts, 3 states, transitions and initial states are sent" \
   'd["results"][0]["remote_bytes"] == 3 * 4 * 3 * 7 * (7 + 5 + 5)' "$json"
-check "a chain: a rank hands on 3 x 7 x 12 floats" last_row_is 1 1008
+check "a chain: a rank hands on 3 x 7 x 12 floats" last_row_is size 1008
 refuses "key-dim must be 1 to 384" state_chain_perf --ranks 2 --key-dim 385
 refuses "too large" state_chain_perf --ranks 2 --value-dim 9223372036854775807
 refuses "too large" state_chain_perf --ranks 2 --heads 9223372036854775807
