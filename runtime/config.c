@@ -80,9 +80,10 @@ ulyxResult_t ulyxSettingsResolve(const ulyxConfig_t* config, ulyxSettings* setti
   const Setting priority = {"streamPriority", "ULYX_STREAM_PRIORITY", ULYX_UNDEF_INT, -100, 100, 0};
   const Setting undisturbed = {"undisturbed", "ULYX_UNDISTURBED", ULYX_UNDEF_INT, 0, 1, 0};
   const Setting streams = {"copyStreams", "ULYX_COPY_STREAMS", ULYX_UNDEF_INT, 0, INT_MAX, 0};
+  const Setting nvtx = {"", "ULYX_NVTX", ULYX_UNDEF_INT, 0, 1, 1};
   ulyxTransport_t transport = ulyxTransportAuto;
   int64_t agreePlans = 0, timeoutMs = 0, maxCtas = 0, arenaBytes = 0;
-  int64_t streamPriority = 0, leavesSms = 0, copyStreams = 0;
+  int64_t streamPriority = 0, leavesSms = 0, copyStreams = 0, traced = 0;
   ULYX_TRY(readTransport(config->transport, &transport));
   ULYX_TRY(readInteger(&agree, config->agreePlans, &agreePlans));
   ULYX_TRY(readInteger(&timeout, config->timeoutMs, &timeoutMs));
@@ -91,6 +92,7 @@ ulyxResult_t ulyxSettingsResolve(const ulyxConfig_t* config, ulyxSettings* setti
   ULYX_TRY(readInteger(&priority, config->streamPriority, &streamPriority));
   ULYX_TRY(readInteger(&undisturbed, config->undisturbed, &leavesSms));
   ULYX_TRY(readInteger(&streams, config->copyStreams, &copyStreams));
+  ULYX_TRY(readInteger(&nvtx, ULYX_UNDEF_INT, &traced));
   if (config->reserved != 0) {
     return ulyxFail(ulyxInvalidArgument, "config.reserved is %d, expected 0", config->reserved);
   }
@@ -101,6 +103,7 @@ ulyxResult_t ulyxSettingsResolve(const ulyxConfig_t* config, ulyxSettings* setti
                              .arenaBytes = arenaBytes,
                              .streamPriority = (int)streamPriority,
                              .undisturbed = leavesSms == 1,
-                             .copyStreams = (int)copyStreams};
+                             .copyStreams = (int)copyStreams,
+                             .traced = traced == 1};
   return ulyxSuccess;
 }

@@ -17,6 +17,7 @@ typedef struct ulyxSettings {
   int streamPriority;
   bool undisturbed;
   int copyStreams; /* 0: one a peer */
+  bool traced;     /* for profilers; ULYX_NVTX alone says */
 } ulyxSettings;
 
 /* config may be NULL. */

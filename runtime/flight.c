@@ -55,7 +55,7 @@ static void append(char* line, size_t* used, const int64_t* bytes, int nRanks, c
 }
 
 static void logExchange(const ulyxFlight* flight, int64_t number, ulyxLogger_t logger, void* user) {
-  static const char* const states[] = {"not yet enqueued", "enqueued", "refused"};
+  static const char* const states[] = {"not yet enqueued", "enqueued", "failed"};
   char line[LINE_BYTES];
   const int64_t place = (number - 1) % ULYX_FLIGHT_EXCHANGES;
   const ulyxFlightExchange* const exchange = &flight->exchanges[place];

@@ -20,9 +20,12 @@
 #define DIRECT_CTAS_PER_SM 2
 
 static ulyxResult_t run(ulyxTransport* transport, const ulyxExchange* exchange) {
+  ulyxGpu* const self = (ulyxGpu*)transport;
   int previous = 0;
   ULYX_TRY(ulyxDeviceEnter(transport->device, &previous));
-  const ulyxResult_t result = ulyxGpuRun((ulyxGpu*)transport, exchange);
+  ulyxTraceBegin(&self->trace, exchange, ((const ulyxGpuPrepared*)exchange->prepared)->choice.transport);
+  const ulyxResult_t result = ulyxGpuRun(self, exchange);
+  ulyxTraceEnd(&self->trace);
   ulyxDeviceLeave(transport->device, previous);
   return result;
 }
@@ -253,6 +256,7 @@ static ulyxResult_t destroyOnDevice(ulyxGpu* self) {
   ulyxKeepFirst(&result, destroyBranch(&self->beside));
   if (self->fork != NULL) ulyxKeepFirst(&result, ULYX_CUDA(cudaEventDestroy(self->fork)));
   ulyxGraphsRelease(self->graphs);
+  ulyxTraceDestroy(&self->trace);
   ulyxKeepFirst(&result, ulyxMeetingsDestroy(&self->world, &self->windows, &self->meetings));
   ulyxKeepFirst(&result, ulyxWindowsDestroy(&self->windows));
   ulyxKeepFirst(&result, ulyxNcclWorldDestroy(&self->world));
@@ -269,6 +273,7 @@ static void forgetDevice(ulyxGpu* self) {
   free(self->arena);
   free(self->engines);
   ulyxGraphsRelease(self->graphs);
+  ulyxTraceDestroy(&self->trace);
   free(self->meetings.records);
   ulyxGuardForget(&self->world.guard);
   ulyxWindowsForget(&self->windows);
@@ -389,6 +394,7 @@ static ulyxResult_t agreeSettings(ulyxGpu* self, const ulyxSettings* settings) {
 }
 
 static ulyxResult_t setUp(ulyxGpu* self, const ulyxSettings* settings) {
+  ulyxTraceCreate(settings->traced, &self->trace);
   ULYX_TRY(ulyxGraphsCreate(&self->graphs));
   ULYX_TRY(agreeSettings(self, settings));
   ULYX_TRY(setCtas(self, settings));

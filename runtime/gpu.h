@@ -10,6 +10,7 @@
 #include "graphs.h"
 #include "landing.h"
 #include "meeting.h"
+#include "trace.h"
 #include "transport.h"
 #include "wire.h"
 
@@ -27,6 +28,7 @@ typedef struct ulyxGpu {
   ulyxWindows windows;
   ulyxMeetings meetings;
   ulyxGraphs* graphs;
+  ulyxTrace trace;
   ulyxArena* arena;    /* staging */
   ulyxArena* blocks;   /* from ulyxMemAlloc */
   cudaEvent_t fork;    /* where branches begin */

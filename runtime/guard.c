@@ -232,7 +232,7 @@ static void look(ulyxGuard* guard) {
           "exchange %" PRId64
           " by nccl did not end within %d ms: a rank did not come, or what precedes it on its stream "
           "takes longer; destroy the runtime",
-          guard->finished, guard->timeoutMs);
+          guard->finished + 1, guard->timeoutMs);
 }
 
 static void* keepWatch(void* argument) {

@@ -78,16 +78,18 @@ ulyxResult_t ulyxPlanRun(ulyxPlan_t plan, int which, const ulyxTensor_t* const* 
   ULYX_TRY(checkSide(transport, numbers, op->outCount, out, op->out, op->outNames, dst));
   if (transport->nRanks == 1 && isInPlace(&op->phase, src, dst)) return ulyxSuccess;
   ULYX_TRY(checkOverlap(op, src, dst));
+  ulyxFlight* const flight = &plan->rt->flight;
   const ulyxExchange exchange = {.operation = op->name,
+                                 .number = flight->count + 1,
+                                 .peerBytes = ulyxPlanPeerBytes(plan, which),
                                  .signature = plan->signature + (uint64_t)which,
                                  .phase = &op->phase,
                                  .prepared = op->prepared,
                                  .src = src,
                                  .dst = dst,
                                  .stream = stream};
-  ulyxFlight* const flight = &plan->rt->flight;
   ulyxFlightBegin(flight, op->name, exchange.signature, transport->ops->choice(transport, op->prepared).transport,
-                  ulyxPlanPeerBytes(plan, which));
+                  exchange.peerBytes);
   const ulyxResult_t result = transport->ops->run(transport, &exchange);
   ulyxFlightEnd(flight, result);
   return result;

@@ -42,7 +42,8 @@ static bool isRefusal(ulyxResult_t result) {
 static void logError(ulyxRuntime_t rt, ulyxResult_t result) {
   if (rt->logger == NULL) return;
   rt->logger(rt->loggerUser, ulyxLogError, rt->lastError);
-  if (isRefusal(result) || (rt->loggedError == result && rt->loggedExchanges == rt->flight.count)) return;
+  if (isRefusal(result) || rt->flight.count == 0) return;
+  if (rt->loggedError == result && rt->loggedExchanges == rt->flight.count) return;
   rt->loggedError = result;
   rt->loggedExchanges = rt->flight.count;
   ulyxRuntimeTellRecord(rt);

@@ -13,7 +13,9 @@ typedef struct ulyxTransport ulyxTransport;
 /* One exchange: a phase, what the transport made of it, and this rank's buffers. */
 typedef struct ulyxExchange {
   const char* operation;
-  uint64_t signature; /* equal on ranks that mean the same exchange */
+  int64_t number;           /* since the runtime's creation, from 1 */
+  uint64_t signature;       /* equal on ranks that mean the same exchange */
+  const int64_t* peerBytes; /* [2 * nRanks]: sent to each rank, received from each */
   const ulyxPhase* phase;
   void* prepared;
   void* const* src; /* [ULYX_MAX_BUFFERS] base addresses, by the copies' srcBuffer */

@@ -50,7 +50,7 @@ typedef struct Loopback {
   ulyxTransport base;
   World* world;
   Block* blocks;
-  int64_t exchanges;
+  int64_t exchange; /* the number of the next, from 1 */
 } Loopback;
 
 static void destroyWorld(World* world) {
@@ -115,12 +115,12 @@ static ulyxResult_t meet(Loopback* self, const char* what, Patience patience) {
   /* what has begun is ended, whatever has failed meanwhile, unless a rank is gone */
   while (world->generation == generation && (world->failed == ulyxSuccess || (!begins && !absenteeIsGone(world)))) {
     if (absenteeIsGone(world)) {
-      failWorld(world, ulyxRemoteError, what, self->exchanges);
+      failWorld(world, ulyxRemoteError, what, self->exchange);
     } else if (world->timeoutMs == 0 || !begins) {
       pthread_cond_wait(&world->changed, &world->lock);
     } else if (pthread_cond_timedwait(&world->changed, &world->lock, &deadline) == ETIMEDOUT &&
                world->generation == generation && world->failed == ulyxSuccess) {
-      failWorld(world, ulyxTimeout, what, self->exchanges);
+      failWorld(world, ulyxTimeout, what, self->exchange);
     }
   }
   ulyxResult_t result = ulyxSuccess;
@@ -148,7 +148,7 @@ static ulyxResult_t gather(ulyxTransport* transport, const int64_t* mine, int co
   World* const world = self->world;
   world->slots[transport->rank] = (Slot){.call = "an agreement", .key = (uint64_t)count, .words = mine};
   ULYX_TRY(meet(self, "the agreement before exchange", meetByDeadline));
-  const ulyxResult_t agreed = compareSlots(world, self->exchanges);
+  const ulyxResult_t agreed = compareSlots(world, self->exchange);
   for (int rank = 0; agreed == ulyxSuccess && rank < transport->nRanks; ++rank) {
     memcpy(all + (int64_t)rank * count, world->slots[rank].words, (size_t)count * sizeof *all);
   }
@@ -210,8 +210,8 @@ static ulyxResult_t run(ulyxTransport* transport, const ulyxExchange* exchange) 
   world->slots[transport->rank] =
       (Slot){.call = exchange->operation, .key = exchange->signature, .phase = phase, .src = exchange->src};
   ULYX_TRY(meet(self, "exchange", meetByDeadline));
-  ulyxResult_t agreed = compareSlots(world, self->exchanges);
-  if (agreed == ulyxSuccess) agreed = comparePairs(world, phase, self->exchanges);
+  ulyxResult_t agreed = compareSlots(world, self->exchange);
+  if (agreed == ulyxSuccess) agreed = comparePairs(world, phase, self->exchange);
   for (int i = 0; agreed == ulyxSuccess && i < transport->nRanks; ++i) {
     const int peer = (transport->rank + i) % transport->nRanks; /* staggered, so that no source is crowded */
     const int64_t* const start = peer == transport->rank ? phase->sendStart : phase->recvStart;
@@ -220,7 +220,7 @@ static ulyxResult_t run(ulyxTransport* transport, const ulyxExchange* exchange) 
                start[peer + 1] - start[peer], slot->src, dst);
   }
   ULYX_TRY(meet(self, "the end of exchange", meetAtEnd));
-  ++self->exchanges;
+  ++self->exchange;
   if (agreed == ulyxSuccess) finish(phase, exchange->src, dst);
   return agreed;
 }
@@ -409,7 +409,8 @@ ulyxResult_t ulyxLoopbackCreateLocal(const ulyxSettings* settings, int nRanks, u
                                        .nRanks = nRanks,
                                        .device = -1,
                                        .reason = "all ranks are threads of this process, on the CPU"},
-                              .world = world};
+                              .world = world,
+                              .exchange = 1};
   }
   for (int rank = 0; rank < nRanks; ++rank) transports[rank] = &ranks[rank]->base;
   return ulyxSuccess;

@@ -31,7 +31,7 @@ static int check(int condition, const char* what, int line) {
 
 /* What was logged, one after another. */
 typedef struct Log {
-  char text[4096];
+  char text[16384];
   int messages;
 } Log;
 
@@ -156,6 +156,7 @@ static void* rankMain(void* argument) {
   refusals(rt, info.rank);
   if (!CHECK(plugin->planCreate(rt, &shape, &plan) == ulyxPluginSuccess)) return NULL;
   exchange(rt, plan, info.rank);
+  refusals(rt, info.rank); /* now with a record of what went before */
   CHECK(plugin->planDestroy(rt, plan) == ulyxPluginSuccess);
   CHECK(plugin->runtimeClose(rt) == ulyxPluginSuccess);
   CHECK(plugin->planCreate(rt, &shape, &plan) == ulyxPluginClosed);
@@ -175,7 +176,9 @@ static void twoRanks(ulyxPluginContext_t context, Log* log) {
   }
   for (int rank = 0; rank < kRanks; ++rank) pthread_join(threads[rank], NULL);
   for (int rank = 0; rank < kRanks; ++rank) CHECK(plugin->runtimeDestroy(rts[rank]) == ulyxPluginSuccess);
-  CHECK(log->messages == 3 * kRanks);
+  CHECK(log->messages == (2 + 2 + 1 + 3) * kRanks);
+  CHECK(heard(log, "3 rank 0 of 2: its last 2 exchanges of 2"));
+  CHECK(heard(log, "3 exchange 2: heads_to_seq by loopback, enqueued"));
   CHECK(heard(log, "1 planCreate: mismatch: shape.heads is 4 on rank 0 and 8 on rank 1\n"));
   CHECK(heard(log, "1 planCreate: invalid argument: shape: size is"));
   CHECK(heard(log, "1 planCreate: runtime closed: the runtime of rank 1 was closed\n"));
