@@ -275,7 +275,7 @@ ULYX_API ulyxResult_t ulyxShapeGetTimes(const ulyxShape_t* shape, int nRanks, ul
 /* ---- Runtime ---------------------------------------------------------------------------------------- */
 
 /* A field left undefined takes its value from the environment variable named beside it, read when the
- * runtime is created, else the default. */
+ * runtime is created, else the default. ULYX_NVTX=0, which has no field, keeps the ranges for profilers away. */
 typedef struct ulyxConfig {
   size_t size;
   unsigned int magic;
