@@ -22,12 +22,14 @@
 
 /* ---- Losing ------------------------------------------------------------------------------------------ */
 
-/* On a thread of its own: it ends with the last graph that holds NCCL's work. */
+/* On a thread of its own, where one can be started: it ends with the last graph that holds NCCL's work. */
 static void* reap(void* argument) {
   ulyxGuard* const guard = argument;
-  (void)cudaSetDevice(guard->device); /* what fails here fails in NCCL as well */
-  (void)ulyxRelaxCapture();
   const struct timespec until = ulyxTimeAt(ulyxNowNs() + ULYX_GRACE_MS * ULYX_NS_A_MS);
+  int previous = guard->device;
+  ulyxUndoBegin();
+  (void)ulyxDeviceEnter(guard->device, &previous); /* what fails here fails in NCCL as well */
+  enum cudaStreamCaptureMode mode = ulyxRelaxCapture();
   if (guard->owner.settle != NULL) guard->owner.settle(guard->owner.self);
   pthread_mutex_lock(&guard->lock);
   while (guard->call != NULL && pthread_cond_timedwait(&guard->changed, &guard->lock, &until) != ETIMEDOUT) {
@@ -40,6 +42,9 @@ static void* reap(void* argument) {
   guard->aborted = true;
   pthread_cond_broadcast(&guard->changed);
   pthread_mutex_unlock(&guard->lock);
+  (void)cudaThreadExchangeStreamCaptureMode(&mode);
+  ulyxDeviceLeave(guard->device, previous);
+  ulyxUndoEnd();
   return NULL;
 }
 
