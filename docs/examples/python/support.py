@@ -15,6 +15,10 @@ try:
     import numpy as np
 except ImportError:
     np = None
+try:
+    torch = ulyx.import_torch()  # before anything else loads the library
+except ImportError:
+    torch = None
 
 CTYPES = {
     "int8": ctypes.c_int8,

@@ -16,10 +16,13 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import functools
+import importlib.metadata
+import itertools
 import math
 import operator
 import os
 import statistics
+import sys
 import threading
 import time
 import weakref
@@ -353,7 +356,7 @@ class Library:
                 raise
             raise OSError(
                 f"{error}: an older libnccl.so.2 was loaded before, PyTorch's own perhaps, and ulyx needs 2.27; "
-                "call ulyx.load() before the first import of torch, or use a PyTorch that brings 2.27 or newer"
+                "call ulyx.import_torch() before the first import of torch, or use a PyTorch that brings 2.27 or newer"
             ) from None
         for name, arguments in _PROTOTYPES.items():
             function = getattr(self.c, name)
@@ -1431,53 +1434,133 @@ def target_intersection(target: range, shard: range, library: Optional[Library] 
 
 
 class TorchOps:
-    """Custom ops of torch over plans, which graphs name by number. From register_torch_ops."""
+    """The plans that the custom ops of one namespace know by number: a compiled graph can hold an integer, not a plan.
+    From register_torch_ops.
 
-    def __init__(self) -> None:
-        self._plans: list[Plan] = []
+    A number keeps its plan until remove() and is never given again, so a graph that was compiled for it can reach no
+    other plan. Destroying the plan or its runtime is allowed at any time; the number then refuses. A captured CUDA
+    graph needs neither plan nor number.
+    """
+
+    def __init__(self, seq_to_heads: Any = None, heads_to_seq: Any = None) -> None:
+        self.seq_to_heads = seq_to_heads
+        self.heads_to_seq = heads_to_seq
+        self._plans: dict[int, Plan] = {}
+        self._numbers = itertools.count()
 
     def add(self, plan: Plan) -> int:
-        """The number that the ops take for this plan; equal on every rank if ranks add in the same order."""
-        self._plans.append(plan)
-        return len(self._plans) - 1
+        """The number that the ops take for this plan. Not collective; ranks in processes of their own that add alike
+        get the same numbers, ranks that are threads of one do not."""
+        if not isinstance(plan, Plan):
+            raise TypeError(f"plan is a {type(plan).__name__}, expected a ulyx.Plan")
+        number = next(self._numbers)
+        self._plans[number] = plan
+        return number
+
+    def remove(self, number: int) -> None:
+        """Forgets a plan, which is destroyed by its owner."""
+        self[number]
+        del self._plans[number]
 
     def __getitem__(self, number: int) -> Plan:
+        if number not in self._plans:
+            raise LookupError(f"no plan has number {number}: it was removed, or never added in this process")
         return self._plans[number]
 
 
-def register_torch_ops(namespace: str = "ulyx") -> TorchOps:
-    """Registers torch.ops.<namespace>.seq_to_heads(q, k, v, q_out, k_out, v_out, plan) and
-    .heads_to_seq(o, o_out, plan), once a process and namespace. Both write their outputs and return nothing, run on
-    torch's current stream, and may be compiled and captured. Unpacked plans; no autograd.
-
-    torch.compile may hand an op a copy of an output that it cannot update in place. The exchange is right then, too,
-    but that copy is no symmetric memory; keep outputs from empty_heads() as graph inputs that nothing else writes.
-    """
+def import_torch() -> Any:
+    """torch, with the library loaded beside it in the order that suits both. A process has one libnccl.so.2, the first
+    that is loaded, so that has to be the newer one: ulyx's where PyTorch brings one older than ulyx needs."""
+    names = [f"nvidia-nccl-cu{cuda}" for cuda in (11, 12, 13)]
+    if "torch" not in sys.modules and any(_older_than(name, (2, 27)) for name in names):
+        load()
     import torch
 
-    plans = TorchOps()
+    load()
+    return torch
+
+
+def _older_than(package: str, version: tuple[int, int]) -> bool:
+    try:
+        found = importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return tuple(int(part) for part in found.split(".")[:2]) < version
+
+
+def register_torch_ops(namespace: str = "ulyx") -> TorchOps:
+    """The custom ops torch.ops.<namespace>.seq_to_heads(q, k, v, q_out, k_out, v_out, plan) and
+    .heads_to_seq(o, o_out, plan), registered at the first call of a process and namespace; `plan` is a number from
+    add(). PyTorch 2.4 or newer.
+
+    Both write their outputs and return nothing, run on torch's current stream, and may be compiled and captured. Where
+    a side is packed, q (q_out) is its one tensor and the other two are None. There is no autograd.
+
+    In one compiled graph write an output once: compile layer by layer, or give each layer of a graph outputs of its
+    own. Inductor from PyTorch 2.6 on (2.14 was the last that was looked at) may put off reading an output until a later
+    op has written it again, whatever the custom op is: silently wrong. Nor does it always update an output in place:
+    the exchange then writes a copy, which is right, but no symmetric memory. Outputs that are graph inputs which
+    nothing else writes are updated in place.
+    """
+    with _registering:  # ranks that are threads all ask
+        if namespace not in _registered:
+            _registered[namespace] = _register_torch_ops(namespace)
+        return _registered[namespace]
+
+
+_registering = threading.Lock()
+_registered: dict[str, TorchOps] = {}
+
+
+def _register_torch_ops(namespace: str) -> TorchOps:
+    import torch
+
+    if not hasattr(torch.library, "custom_op"):
+        raise ImportError(f"PyTorch {torch.__version__} has no torch.library.custom_op; 2.4 is the first that has")
 
     def stream_of(tensor: Any) -> int:
         return torch.cuda.current_stream(tensor.device).cuda_stream if tensor.is_cuda else 0
 
     def seq_to_heads(q, k, v, q_out, k_out, v_out, plan):  # the schema has the types
-        plans[plan].seq_to_heads(q, k, v, (q_out, k_out, v_out), stream_of(q))
+        out = q_out if k_out is None and v_out is None else (q_out, k_out, v_out)
+        ops[plan].seq_to_heads(q, k, v, out, stream_of(q))
 
     def heads_to_seq(o, o_out, plan):
-        plans[plan].heads_to_seq(o, o_out, stream_of(o))
+        ops[plan].heads_to_seq(o, o_out, stream_of(o))
 
+    # A SymInt may vary between calls of a graph that was compiled once for shapes that vary.
     exchange = torch.library.custom_op(
         f"{namespace}::seq_to_heads",
         seq_to_heads,
         mutates_args=("q_out", "k_out", "v_out"),
-        schema="(Tensor q, Tensor k, Tensor v, Tensor(a!) q_out, Tensor(b!) k_out, Tensor(c!) v_out, int plan) -> ()",
+        schema="(Tensor q, Tensor? k, Tensor? v, Tensor(a!) q_out, Tensor(b!)? k_out, Tensor(c!)? v_out, SymInt plan)"
+        " -> ()",
     )
     back = torch.library.custom_op(
         f"{namespace}::heads_to_seq",
         heads_to_seq,
         mutates_args=("o_out",),
-        schema="(Tensor o, Tensor(a!) o_out, int plan) -> ()",
+        schema="(Tensor o, Tensor(a!) o_out, SymInt plan) -> ()",
     )
     exchange.register_fake(lambda q, k, v, q_out, k_out, v_out, plan: None)
     back.register_fake(lambda o, o_out, plan: None)
-    return plans
+    ops = TorchOps(exchange, back)
+    return ops
+
+
+# ---- What an enqueue costs here -------------------------------------------------------------------------------------
+
+
+def main() -> None:
+    """Says which library is found and what an enqueue costs from Python: one rank on the CPU, 64 tokens of 4 heads."""
+    (runtime,) = Runtime.create_local(1)
+    with runtime:
+        plan = Plan(runtime, tokens=64, heads=4, head_dim=8, dtype="float32")
+        given, out = [runtime.empty(shape, "float32") for shape in plan.seq_shapes()], plan.empty_heads()
+        called, bound = (enqueue_cost(plan, *given, out, calls=2000, bound=bound) for bound in (False, True))
+        print(f"ulyx {'.'.join(map(str, runtime.library.version))} at {runtime.library.path}")
+        print(f"seq_to_heads on one rank of the CPU: {called:.1f} us a call, {bound:.1f} us bound to its tensors")
+
+
+if __name__ == "__main__":
+    main()
