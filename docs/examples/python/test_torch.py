@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any, Callable
 from unittest import mock
 
+import sequence_parallel_check
 import ulyx
 from support import Tally, torch, world
 
@@ -288,3 +289,14 @@ def test_layers_in_one_graph(tally: Tally) -> None:
             tally.check(f"two layers in one graph by {backend}", torch.allclose(found, expected, atol=1e-5))
 
         world(1, main, PATIENT)
+
+
+def test_a_captured_graph(tally: Tally) -> None:
+    """On the first GPU; several ranks are captured by sequence_parallel_check.py."""
+    if not HAS_OPS or not torch.cuda.is_available():
+        tally.skip("a CUDA graph of the ops", NO_TORCH if not HAS_OPS else "no GPU")
+        return
+    (runtime,) = ulyx.Runtime.create_local(1, devices=[torch.cuda.current_device()])
+    with runtime:
+        wrong = sequence_parallel_check.wrong_replays(runtime, (64, 4, 32))
+        tally.equal("replays of a captured graph", wrong, [])

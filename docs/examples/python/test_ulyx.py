@@ -546,7 +546,7 @@ def test_enqueue_cost(tally: Tally) -> None:
     tally.check("the cost of an enqueue", all(0 < cost < 1e6 for cost in costs), costs)
 
 
-MODULES = ("test_ulyx", "test_tensors", "test_torch")
+MODULES = ("test_ulyx", "test_tensors", "test_sequence_parallel", "test_torch")
 
 
 def main() -> int:
