@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 #
 # The binding and the examples of docs/examples/python, over loopback threads. Needs no package of Python's; with numpy
-# its arrays are exchanged as well.
+# its arrays are exchanged as well, with PyTorch its tensors and custom ops, compiled too. What is not there is skipped.
 #
 #   tests/python_test.sh LIBRARY PROJECT
 #

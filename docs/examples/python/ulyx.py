@@ -16,10 +16,13 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import functools
+import importlib.metadata
+import itertools
 import math
 import operator
 import os
 import statistics
+import sys
 import threading
 import time
 import weakref
@@ -100,7 +103,10 @@ _LIMITS = {c_int64: (-(2**63), 2**63 - 1), c_int: (-(2**31), 2**31 - 1)}
 
 
 def _fit(value: Any, kind: Any, name: str) -> int:
-    number = operator.index(value)
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} is {value!r}, expected an integer") from None
     least, most = _LIMITS[kind]
     if not least <= number <= most:
         raise OverflowError(f"{name} is {number}, expected {least} to {most}")
@@ -131,12 +137,22 @@ def _argument(kind: Any) -> Any:
     return Argument
 
 
+def _sequence(values: Any, name: str, of: str = "integers") -> Sequence[Any]:
+    """Refuses what has no length and items; a string's are its characters."""
+    if isinstance(values, (str, bytes)) or not (hasattr(values, "__len__") and hasattr(values, "__getitem__")):
+        raise TypeError(f"{name} is {values!r}, expected a sequence of {of}")
+    return values
+
+
 def int64_array(values: Sequence[int], name: str) -> Any:
     """A C array of int64."""
+    values = _sequence(values, name)
     return (c_int64 * len(values))(*(_fit(value, c_int64, f"{name}[{i}]") for i, value in enumerate(values)))
 
 
 def _bounds(whole: range, name: str) -> tuple[int, int]:
+    if not isinstance(whole, range):
+        raise TypeError(f"{name} is {whole!r}, expected a range")
     if whole.step != 1:
         raise ValueError(f"{name} is {whole}, expected a step of 1")
     return whole.start, whole.stop
@@ -333,7 +349,15 @@ class Library:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.c = ctypes.CDLL(path)
+        try:
+            self.c = ctypes.CDLL(path)
+        except OSError as error:
+            if "undefined symbol: nccl" not in str(error):
+                raise
+            raise OSError(
+                f"{error}: an older libnccl.so.2 was loaded before, PyTorch's own perhaps, and ulyx needs 2.27; "
+                "call ulyx.import_torch() before the first import of torch, or use a PyTorch that brings 2.27 or newer"
+            ) from None
         for name, arguments in _PROTOTYPES.items():
             function = getattr(self.c, name)
             function.argtypes = [_argument(kind) if kind in _LIMITS else kind for kind in arguments]
@@ -425,7 +449,19 @@ def _verify(library: Library) -> None:
         destroy_runtimes()
 
 
+def _stream_handle(stream: Any) -> int:
+    """A cudaStream_t, given as an integer or by an owner: torch names it cuda_stream, cupy ptr."""
+    for handle in (stream, getattr(stream, "cuda_stream", None), getattr(stream, "ptr", None)):
+        if isinstance(handle, int):
+            return handle
+    raise TypeError(f"stream is {stream!r}, expected a cudaStream_t as an integer, or a stream of torch or cupy")
+
+
 # ---- Tensors ------------------------------------------------------------------------------------------------------
+
+
+class TensorError(TypeError, ValueError):
+    """An object that cannot be read as a tensor: it is none, or its memory is gone."""
 
 
 class View(NamedTuple):
@@ -446,8 +482,24 @@ def dense_strides(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
-def view(tensor: Any) -> View:
-    """Describes a tensor of any of the four protocols."""
+def view(tensor: Any, name: str = "a tensor") -> View:
+    """Describes a tensor of any of the four protocols; `name` is what a refusal calls it."""
+    try:
+        return _read(tensor)
+    except TensorError as error:
+        raise TensorError(f"{name}: {error}") from None
+    except Exception as error:  # whatever its owner raises: what matters here is which tensor it is
+        kind = type(tensor).__name__
+        raise TensorError(f"{name}: {kind} does not say where it lies: {type(error).__name__}: {error}") from error
+
+
+def _integers(values: Any) -> tuple[int, ...]:
+    return tuple(map(operator.index, values))
+
+
+def _read(tensor: Any) -> View:
+    if isinstance(tensor, type):
+        raise TensorError(f"{tensor.__name__} is a class, no tensor")
     if hasattr(tensor, "data_ptr"):
         return _view_torch(tensor)
     for attribute, device in (("__cuda_array_interface__", "cuda"), ("__array_interface__", "cpu")):
@@ -456,36 +508,44 @@ def view(tensor: Any) -> View:
             return _view_interface(tensor, interface, device)
     if hasattr(tensor, "__dlpack__"):
         return _view_dlpack(tensor)
-    raise TypeError(
+    raise TensorError(
         f"{type(tensor).__name__} is no tensor: it has neither data_ptr, __cuda_array_interface__, __array_interface__"
         " nor __dlpack__"
     )
 
 
 def _view_torch(tensor: Any) -> View:
+    if getattr(tensor, "is_neg", bool)():
+        raise TensorError("a negated view, whose memory holds other numbers; resolve_neg() it first")
     device = getattr(tensor.device, "type", tensor.device)
     name = str(tensor.dtype).removeprefix("torch.")
     name = name if name in DATA_TYPES else ""
     size = tensor.element_size()
-    return View(tensor.data_ptr(), tuple(tensor.shape), tuple(tensor.stride()), name, size, device, True, tensor)
+    shape, strides = _integers(tensor.shape), _integers(tensor.stride())
+    return View(tensor.data_ptr(), shape, strides, name, size, device, True, tensor)
 
 
 def _view_interface(tensor: Any, interface: dict, device: str) -> View:
-    shape, typestr = tuple(interface["shape"]), interface["typestr"]
+    shape, typestr = _integers(interface["shape"]), interface["typestr"]
     if typestr[0] == ">":
-        raise TypeError(f"a tensor of type {typestr} is big-endian")
+        raise TensorError(f"a tensor of type {typestr} is big-endian")
+    if not typestr[2:].isdigit() or typestr[1] == "O":
+        raise TensorError(f"elements of type {typestr!r} are no numbers")
     element_bytes = int(typestr[2:])
     strides = interface.get("strides")
     if strides is None:
         strides = dense_strides(shape)
     elif any(stride % element_bytes for stride in strides):
-        raise ValueError(f"strides of {tuple(strides)} bytes are no multiples of the element's {element_bytes}")
+        raise TensorError(f"strides of {tuple(strides)} bytes are no multiples of the element's {element_bytes}")
     else:
-        strides = tuple(stride // element_bytes for stride in strides)
+        strides = _integers(stride // element_bytes for stride in strides)
     if interface.get("data") is None:
-        raise TypeError(f"the array interface of {type(tensor).__name__} names no data pointer")
+        raise TensorError(f"the array interface of {type(tensor).__name__} names no data pointer")
     pointer, read_only = interface["data"]
     name = TYPESTRS.get(typestr[1:], "")
+    own = str(getattr(tensor, "dtype", ""))  # ml_dtypes' bfloat16 and float8, which numpy shows as raw bytes
+    if not name and own in DATA_TYPES and DATA_TYPES[own].bytes == element_bytes:
+        name = own
     return View(pointer or 0, shape, strides, name, element_bytes, device, not read_only, tensor)
 
 
@@ -511,7 +571,7 @@ _DL_TYPES = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 6: "bool"}
 def _view_dlpack(tensor: Any) -> View:
     device_type = int(tensor.__dlpack_device__()[0])
     if device_type not in _DL_DEVICES:
-        raise TypeError(f"a tensor on DLPack device type {device_type}; ulyx reads CPU and CUDA memory")
+        raise TensorError(f"a tensor on DLPack device type {device_type}; ulyx reads CPU and CUDA memory")
     # -1: no synchronisation, the exchange is ordered by the stream that it runs on
     capsule = tensor.__dlpack__(stream=-1) if device_type in (2, 13) else tensor.__dlpack__()
     get_pointer = ctypes.PYFUNCTYPE(c_void_p, ctypes.py_object, c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
@@ -536,17 +596,19 @@ class Buffer:
         self.shape = tuple(shape)
         self.dtype = dtype
         self.device = "cuda" if runtime.device >= 0 else "cpu"
+        self.nbytes = math.prod(self.shape) * DATA_TYPES[dtype].bytes
+        self._stride = dense_strides(self.shape)
         self._pointer = pointer
 
     def data_ptr(self) -> int:
-        """The address, 0 without elements. Raises ValueError once the memory is gone."""
+        """The address, 0 without elements. Raises TensorError once the memory is gone."""
         if self.runtime.handle is None or (self.nbytes and not self._pointer):
-            raise ValueError("this memory was freed, alone or with its runtime")
+            raise TensorError("this memory was freed, alone or with its runtime")
         return self._pointer
 
     def stride(self) -> tuple[int, ...]:
         """In elements, as torch has it."""
-        return dense_strides(self.shape)
+        return self._stride
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -555,10 +617,6 @@ class Buffer:
 
     def element_size(self) -> int:
         return DATA_TYPES[self.dtype].bytes
-
-    @property
-    def nbytes(self) -> int:
-        return math.prod(self.shape) * self.element_size()
 
     def _interface(self, device: str, typestr: str) -> dict:
         if self.device != device:
@@ -669,6 +727,8 @@ class Runtime:
     ) -> "Runtime":
         """Joins a world as `rank` on the current CUDA device. Collective and blocking."""
         library, handle = library or load(), c_void_p()
+        if not isinstance(unique_id, bytes):
+            raise TypeError(f"the unique id is a {type(unique_id).__name__}, expected bytes")
         if len(unique_id) != ctypes.sizeof(CUniqueId):
             raise ValueError(f"a unique id has {ctypes.sizeof(CUniqueId)} bytes, not {len(unique_id)}")
         c_config, c_id = (config or Config()).to_c(), CUniqueId.from_buffer_copy(unique_id)
@@ -723,8 +783,9 @@ class Runtime:
         """Uninitialised symmetric memory. Ranks may differ in shape; all get the bytes of the largest. Collective and
         blocking; each output deserves a Buffer of its own."""
         name, pointer = dtype_name(dtype), c_void_p()
-        if any(operator.index(extent) < 0 for extent in shape):
-            raise ValueError(f"shape is {tuple(shape)}, expected extents of 0 or more")
+        shape = tuple(_fit(extent, c_int64, f"shape[{i}]") for i, extent in enumerate(_sequence(shape, "shape")))
+        if min(shape, default=0) < 0:
+            raise ValueError(f"shape is {shape}, expected extents of 0 or more")
         nbytes = math.prod(shape) * DATA_TYPES[name].bytes
         self.library.check(self.library.c.ulyxMemAlloc(self.handle, nbytes, byref(pointer)))
         return Buffer(self, pointer.value or 0, shape, name)
@@ -794,7 +855,7 @@ def _counts(counts: Optional[Sequence[int]], n_ranks: int, name: str) -> Any:
     """An int64 array for a struct, which must name one count a rank."""
     if counts is None:
         return None
-    if len(counts) != n_ranks:
+    if len(_sequence(counts, name)) != n_ranks:
         raise ValueError(f"{name} has {len(counts)} entries for {n_ranks} ranks")
     return int64_array(counts, name)
 
@@ -860,6 +921,8 @@ def make_shape(
     for name, values in (strides or {}).items():
         if name not in STRIDE_FIELDS:
             raise ValueError(f"strides of {name!r}; tensors are {', '.join(STRIDE_FIELDS)}")
+        if len(_sequence(values, f"the stride of {name}")) != 3:
+            raise ValueError(f"the stride of {name} is {values!r}, expected three: batch, token and head")
         setattr(shape, name, CStrides(*values))
     return shape
 
@@ -946,11 +1009,17 @@ def _python_value(value: Any, length: int) -> Any:
     return [_python_value(item, length) for item in value[:length]]
 
 
+def _expect_runtime(runtime: Any) -> Runtime:
+    if not isinstance(runtime, Runtime):
+        raise TypeError(f"runtime is a {type(runtime).__name__}, expected one rank's ulyx.Runtime")
+    return runtime
+
+
 class _PlanBase:
     """A handle that a runtime owns, and the tensors that it expects."""
 
     def __init__(self, runtime: Runtime, dtype: Any) -> None:
-        self.runtime = runtime
+        self.runtime = _expect_runtime(runtime)
         self.dtype = dtype_name(dtype)
         self.handle: Optional[int] = None
         self._c = runtime.library.c
@@ -980,9 +1049,9 @@ class _PlanBase:
         tensor.data = given.pointer or None
 
     def _check(self, given: View, dtype: str, name: str, output: bool) -> None:
-        on_gpu = self.runtime.device >= 0
-        if given.device and (given.device == "cuda") != on_gpu:
-            raise self._mismatch(f"{name} is on {given.device}, the runtime's rank on {'cuda' if on_gpu else 'cpu'}")
+        place = "cuda" if self.runtime.device >= 0 else "cpu"
+        if given.device not in ("", place):
+            raise self._mismatch(f"{name} is on {given.device}, the runtime's rank on {place}")
         if output and not given.writable:
             raise self._mismatch(f"{name} is read-only")
         if given.dtype != dtype and dtype not in CARRIERS.get(given.dtype, ()):
@@ -1001,14 +1070,22 @@ class Plan(_PlanBase):
     replicated ones.
     """
 
-    def __init__(self, runtime: Runtime, *, dtype: Any = "bfloat16", **shape: Any) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        *,
+        dtype: Any = "bfloat16",
+        strides: Optional[dict[str, tuple[int, int, int]]] = None,
+        **shape: Any,
+    ) -> None:
         """Keywords are those of make_shape: numbers of the whole model, counts one a rank."""
         super().__init__(runtime, dtype)
-        c_shape = make_shape(runtime.n_ranks, dtype=dtype, library=runtime.library, **shape)
+        c_shape = make_shape(runtime.n_ranks, dtype=dtype, strides=strides, library=runtime.library, **shape)
         handle = c_void_p()
         self._adopt(self._c.ulyxPlanCreate(runtime.handle, byref(c_shape), byref(handle)), handle)
         self._seq_first = {"seq": bool(c_shape.seqOrder), "heads": bool(c_shape.headsOrder)}
         self._packed_in, self._packed_out = bool(c_shape.packedIn), bool(c_shape.packedOut)
+        self._strided = {name for name in STRIDE_FIELDS if any((strides or {}).get(name, ()))}
         self._in, self._out, self._o_in, self._o_out = CQkv(), CQkv(), CTensor(), CTensor()
         runtime.library.check(self._c.ulyxPlanGetQkv(self.handle, byref(self._in), byref(self._out)))
         runtime.library.check(self._c.ulyxPlanGetOutput(self.handle, byref(self._o_in), byref(self._o_out)))
@@ -1035,11 +1112,11 @@ class Plan(_PlanBase):
         """Writes the bounds of the plan's sequences, as attention over the heads side takes them, to `out`: int32
         [info.sequence_count + 1], in the order of `stream`. Returns `out`. Not collective."""
         count = self.info.sequence_count + 1
-        seen = view(out)
+        seen = view(out, "out")
         self._check(seen, "int32", "out", True)
         if seen.shape != (count,) or (count > 1 and seen.strides != (1,)):
             raise self._mismatch(f"out has shape {seen.shape} and strides {seen.strides}, expected a dense ({count},)")
-        self.runtime.library.check(self._c.ulyxPlanStoreCuSeqlens(self.handle, seen.pointer, stream))
+        self.runtime.library.check(self._c.ulyxPlanStoreCuSeqlens(self.handle, seen.pointer, _stream_handle(stream)))
         return out
 
     def seq_shapes(self) -> list[tuple[int, ...]]:
@@ -1067,11 +1144,22 @@ class Plan(_PlanBase):
 
     def empty_heads(self) -> list[Buffer]:
         """Outputs for seq_to_heads in symmetric memory. Collective and blocking."""
+        self._refuse_strided("qOut", "kOut", "vOut")
         return [self.runtime.empty(shape, self.dtype) for shape in self.heads_shapes()]
 
     def empty_seq(self) -> Buffer:
         """The output for heads_to_seq in symmetric memory. Collective and blocking."""
+        self._refuse_strided("oOut")
         return self.runtime.empty(self.o_seq_shape(), self.dtype)
+
+    def _refuse_strided(self, *outputs: str) -> None:
+        """Any stride that was given counts, dense on this rank or not: ranks that differ would wait for each other."""
+        strided = [name for name in outputs if name in self._strided]
+        if strided:
+            raise self._mismatch(
+                f"the plan has strides for {', '.join(strided)}, which new outputs, being dense, do not keep: "
+                "pass outputs that lie so"
+            )
 
     def seq_to_heads(self, q: Any, k: Any = None, v: Any = None, out: Any = None, stream: int = 0) -> Any:
         """Own tokens over all heads -> all tokens over own heads. Returns `out`: (q, k, v), or one tensor where that
@@ -1094,7 +1182,9 @@ class Plan(_PlanBase):
         """A function of the stream that does seq_to_heads on the memory that these tensors have now, and keeps them
         alive: what reading the tensors costs is paid once. Not collective; its calls are."""
         c_in = self._qkv(self._in, (q, k, v), self._packed_in, "seq", "in.", False)
-        given = (out,) if self._packed_out else tuple(out)
+        given = (out,) if self._packed_out else out
+        if not isinstance(given, (tuple, list)):
+            raise self._mismatch(f"out is a {type(out).__name__}, expected a tuple or list of q, k and v")
         c_out = self._qkv(self._out, given, self._packed_out, "heads", "out.", True)
         return self._bound(self._c.ulyxSeqToHeads, c_in, c_out, (q, k, v, given))
 
@@ -1112,7 +1202,11 @@ class Plan(_PlanBase):
         def call(stream: int = 0, _keep: Any = keep) -> None:
             for tensor in ours:
                 tensor.data_ptr()  # raises once its memory was freed
-            check(function(self.handle, in_pointer, out_pointer, stream))
+            check(
+                function(
+                    self.handle, in_pointer, out_pointer, stream if type(stream) is int else _stream_handle(stream)
+                )
+            )
 
         return call
 
@@ -1129,7 +1223,7 @@ class Plan(_PlanBase):
         return qkv
 
     def _fill4(self, tensor: CTensor, given: Any, side: str, name: str, output: bool) -> None:
-        seen = view(given)
+        seen = view(given, name)
         self._fill(tensor, seen, name, output)
         shape, strides = seen.shape, seen.strides
         if len(shape) == 3:
@@ -1180,7 +1274,7 @@ def _owned_rows(
     """The fields of a CRowsShape whose rows have owners."""
     return {
         "total": total,
-        "counts": _counts(counts, runtime.n_ranks, "counts"),
+        "counts": _counts(counts, _expect_runtime(runtime).n_ranks, "counts"),
         "inStride": in_stride,
         "outStride": out_stride,
     }
@@ -1198,7 +1292,7 @@ class RowsPlan(_PlanBase):
         c_shape = CRowsShape(op=op, type=code, rowElements=row_elements, **shape)
         self._adopt(self._c.ulyxRowsPlanCreate(runtime.handle, byref(c_shape), byref(handle)), handle)
         self._run = (self._c.ulyxAllGatherRows, self._c.ulyxReduceScatterRows, self._c.ulyxAllToAllRows)[op]
-        self._in, self._out = CTensor(), CTensor()
+        self._in, self._out, self._out_stride = CTensor(), CTensor(), c_shape.outStride
         runtime.library.check(self._c.ulyxPlanGetRows(self.handle, byref(self._in), byref(self._out)))
 
     @staticmethod
@@ -1260,7 +1354,7 @@ class RowsPlan(_PlanBase):
         out_stride: int = 0,
     ) -> "RowsPlan":
         """send_counts[r] rows to rank r and recv_counts[r] from it, in rank order; the ranks' own numbers."""
-        shape = {"sendCounts": _counts(send_counts, runtime.n_ranks, "send_counts")}
+        shape = {"sendCounts": _counts(send_counts, _expect_runtime(runtime).n_ranks, "send_counts")}
         shape |= {"recvCounts": _counts(recv_counts, runtime.n_ranks, "recv_counts")}
         shape |= {"inStride": in_stride, "outStride": out_stride}
         return RowsPlan(runtime, _ALL_TO_ALL, row_elements, dtype, shape)
@@ -1277,6 +1371,11 @@ class RowsPlan(_PlanBase):
 
     def empty(self) -> Buffer:
         """The output [out_rows, row_elements] in symmetric memory. Collective and blocking."""
+        if self._out_stride not in (0, self._out.extents[3]):
+            raise self._mismatch(
+                f"the plan's out_stride is {self._out_stride}, a new output's rows are {self._out.extents[3]} apart: "
+                "pass an output that lies so"
+            )
         return self.runtime.empty((self.out_rows, self._out.extents[3]), self.dtype)
 
     def run(self, rows: Any, out: Any = None, stream: int = 0) -> Any:
@@ -1286,11 +1385,11 @@ class RowsPlan(_PlanBase):
         c_in, c_out = CTensor.from_buffer_copy(self._in), CTensor.from_buffer_copy(self._out)
         self._fill_rows(c_in, rows, "in", False)
         self._fill_rows(c_out, out, "out", True)
-        self.runtime.library.check(self._run(self.handle, byref(c_in), byref(c_out), stream))
+        self.runtime.library.check(self._run(self.handle, byref(c_in), byref(c_out), _stream_handle(stream)))
         return out
 
     def _fill_rows(self, tensor: CTensor, given: Any, name: str, output: bool) -> None:
-        seen = view(given)
+        seen = view(given, name)
         self._fill(tensor, seen, name, output)
         if not seen.shape:
             raise self._mismatch(f"{name} has no dimensions, expected [rows, ...]")
@@ -1335,53 +1434,133 @@ def target_intersection(target: range, shard: range, library: Optional[Library] 
 
 
 class TorchOps:
-    """Custom ops of torch over plans, which graphs name by number. From register_torch_ops."""
+    """The plans that the custom ops of one namespace know by number: a compiled graph can hold an integer, not a plan.
+    From register_torch_ops.
 
-    def __init__(self) -> None:
-        self._plans: list[Plan] = []
+    A number keeps its plan until remove() and is never given again, so a graph that was compiled for it can reach no
+    other plan. Destroying the plan or its runtime is allowed at any time; the number then refuses. A captured CUDA
+    graph needs neither plan nor number.
+    """
+
+    def __init__(self, seq_to_heads: Any = None, heads_to_seq: Any = None) -> None:
+        self.seq_to_heads = seq_to_heads
+        self.heads_to_seq = heads_to_seq
+        self._plans: dict[int, Plan] = {}
+        self._numbers = itertools.count()
 
     def add(self, plan: Plan) -> int:
-        """The number that the ops take for this plan; equal on every rank if ranks add in the same order."""
-        self._plans.append(plan)
-        return len(self._plans) - 1
+        """The number that the ops take for this plan. Not collective; ranks in processes of their own that add alike
+        get the same numbers, ranks that are threads of one do not."""
+        if not isinstance(plan, Plan):
+            raise TypeError(f"plan is a {type(plan).__name__}, expected a ulyx.Plan")
+        number = next(self._numbers)
+        self._plans[number] = plan
+        return number
+
+    def remove(self, number: int) -> None:
+        """Forgets a plan, which is destroyed by its owner."""
+        self[number]
+        del self._plans[number]
 
     def __getitem__(self, number: int) -> Plan:
+        if number not in self._plans:
+            raise LookupError(f"no plan has number {number}: it was removed, or never added in this process")
         return self._plans[number]
 
 
-def register_torch_ops(namespace: str = "ulyx") -> TorchOps:
-    """Registers torch.ops.<namespace>.seq_to_heads(q, k, v, q_out, k_out, v_out, plan) and
-    .heads_to_seq(o, o_out, plan), once a process and namespace. Both write their outputs and return nothing, run on
-    torch's current stream, and may be compiled and captured. Unpacked plans; no autograd.
-
-    torch.compile may hand an op a copy of an output that it cannot update in place. The exchange is right then, too,
-    but that copy is no symmetric memory; keep outputs from empty_heads() as graph inputs that nothing else writes.
-    """
+def import_torch() -> Any:
+    """torch, with the library loaded beside it in the order that suits both. A process has one libnccl.so.2, the first
+    that is loaded, so that has to be the newer one: ulyx's where PyTorch brings one older than ulyx needs."""
+    names = [f"nvidia-nccl-cu{cuda}" for cuda in (11, 12, 13)]
+    if "torch" not in sys.modules and any(_older_than(name, (2, 27)) for name in names):
+        load()
     import torch
 
-    plans = TorchOps()
+    load()
+    return torch
+
+
+def _older_than(package: str, version: tuple[int, int]) -> bool:
+    try:
+        found = importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return tuple(int(part) for part in found.split(".")[:2]) < version
+
+
+def register_torch_ops(namespace: str = "ulyx") -> TorchOps:
+    """The custom ops torch.ops.<namespace>.seq_to_heads(q, k, v, q_out, k_out, v_out, plan) and
+    .heads_to_seq(o, o_out, plan), registered at the first call of a process and namespace; `plan` is a number from
+    add(). PyTorch 2.4 or newer.
+
+    Both write their outputs and return nothing, run on torch's current stream, and may be compiled and captured. Where
+    a side is packed, q (q_out) is its one tensor and the other two are None. There is no autograd.
+
+    In one compiled graph write an output once: compile layer by layer, or give each layer of a graph outputs of its
+    own. Inductor from PyTorch 2.6 on (2.14 was the last that was looked at) may put off reading an output until a later
+    op has written it again, whatever the custom op is: silently wrong. Nor does it always update an output in place:
+    the exchange then writes a copy, which is right, but no symmetric memory. Outputs that are graph inputs which
+    nothing else writes are updated in place.
+    """
+    with _registering:  # ranks that are threads all ask
+        if namespace not in _registered:
+            _registered[namespace] = _register_torch_ops(namespace)
+        return _registered[namespace]
+
+
+_registering = threading.Lock()
+_registered: dict[str, TorchOps] = {}
+
+
+def _register_torch_ops(namespace: str) -> TorchOps:
+    import torch
+
+    if not hasattr(torch.library, "custom_op"):
+        raise ImportError(f"PyTorch {torch.__version__} has no torch.library.custom_op; 2.4 is the first that has")
 
     def stream_of(tensor: Any) -> int:
         return torch.cuda.current_stream(tensor.device).cuda_stream if tensor.is_cuda else 0
 
     def seq_to_heads(q, k, v, q_out, k_out, v_out, plan):  # the schema has the types
-        plans[plan].seq_to_heads(q, k, v, (q_out, k_out, v_out), stream_of(q))
+        out = q_out if k_out is None and v_out is None else (q_out, k_out, v_out)
+        ops[plan].seq_to_heads(q, k, v, out, stream_of(q))
 
     def heads_to_seq(o, o_out, plan):
-        plans[plan].heads_to_seq(o, o_out, stream_of(o))
+        ops[plan].heads_to_seq(o, o_out, stream_of(o))
 
+    # A SymInt may vary between calls of a graph that was compiled once for shapes that vary.
     exchange = torch.library.custom_op(
         f"{namespace}::seq_to_heads",
         seq_to_heads,
         mutates_args=("q_out", "k_out", "v_out"),
-        schema="(Tensor q, Tensor k, Tensor v, Tensor(a!) q_out, Tensor(b!) k_out, Tensor(c!) v_out, int plan) -> ()",
+        schema="(Tensor q, Tensor? k, Tensor? v, Tensor(a!) q_out, Tensor(b!)? k_out, Tensor(c!)? v_out, SymInt plan)"
+        " -> ()",
     )
     back = torch.library.custom_op(
         f"{namespace}::heads_to_seq",
         heads_to_seq,
         mutates_args=("o_out",),
-        schema="(Tensor o, Tensor(a!) o_out, int plan) -> ()",
+        schema="(Tensor o, Tensor(a!) o_out, SymInt plan) -> ()",
     )
     exchange.register_fake(lambda q, k, v, q_out, k_out, v_out, plan: None)
     back.register_fake(lambda o, o_out, plan: None)
-    return plans
+    ops = TorchOps(exchange, back)
+    return ops
+
+
+# ---- What an enqueue costs here -------------------------------------------------------------------------------------
+
+
+def main() -> None:
+    """Says which library is found and what an enqueue costs from Python: one rank on the CPU, 64 tokens of 4 heads."""
+    (runtime,) = Runtime.create_local(1)
+    with runtime:
+        plan = Plan(runtime, tokens=64, heads=4, head_dim=8, dtype="float32")
+        given, out = [runtime.empty(shape, "float32") for shape in plan.seq_shapes()], plan.empty_heads()
+        called, bound = (enqueue_cost(plan, *given, out, calls=2000, bound=bound) for bound in (False, True))
+        print(f"ulyx {'.'.join(map(str, runtime.library.version))} at {runtime.library.path}")
+        print(f"seq_to_heads on one rank of the CPU: {called:.1f} us a call, {bound:.1f} us bound to its tensors")
+
+
+if __name__ == "__main__":
+    main()
