@@ -128,7 +128,7 @@ TEST(Hpp, ErrorsCarryCodeAndMessage) {
     (void)ulyx::Runtime::local(0);
     FAIL() << "nothing was thrown";
   } catch (const std::runtime_error& error) {
-    EXPECT_STREQ(error.what(), "invalid argument: nRanks is 0, expected 1 or more");
+    EXPECT_STREQ(error.what(), "invalid argument: nRanks is 0, expected 1 to 64");
     EXPECT_EQ(dynamic_cast<const ulyx::Error&>(error).code(), ulyxInvalidArgument);
   }
   EXPECT_THROW((void)ulyx::Runtime::local(-1), ulyx::Error);

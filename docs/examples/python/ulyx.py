@@ -37,6 +37,7 @@ UNDEF_INT64 = -(2**63)
 # ---- Names of numbers -------------------------------------------------------------------------------------------
 
 SUCCESS, INVALID_ARGUMENT, INVALID_USAGE = 0, 4, 5
+LOG_ERROR, LOG_RECORD = 1, 2
 REMOTE_ERROR, MISMATCH, TIMEOUT, ARENA_TOO_SMALL, CLOSED, UNSUPPORTED = 6, 100, 101, 102, 103, 104
 
 TRANSPORTS = ("auto", "loopback", "nccl", "direct", "copy_engine")
@@ -306,6 +307,8 @@ class Error(RuntimeError):
         self.message = message
 
 
+_LOGGER = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p)
+
 _PROTOTYPES = {
     "ulyxGetVersion": [POINTER(c_int)],
     "ulyxBalancedRanges": [c_int64, c_int, POINTER(CRange)],
@@ -317,6 +320,8 @@ _PROTOTYPES = {
     "ulyxRuntimeCreateLocal": [POINTER(CConfig), c_int, POINTER(c_int), POINTER(c_void_p)],
     "ulyxRuntimeReserve": [c_void_p, c_int64],
     "ulyxRuntimeGetInfo": [c_void_p, POINTER(CRuntimeInfo)],
+    "ulyxRuntimeSetLogger": [c_void_p, _LOGGER, c_void_p],
+    "ulyxRuntimeLogRecord": [c_void_p],
     "ulyxRuntimeGetAsyncError": [c_void_p, POINTER(c_int)],
     "ulyxRuntimeAbort": [c_void_p],
     "ulyxRuntimeClose": [c_void_p],
@@ -793,6 +798,17 @@ class Runtime:
     def abort(self) -> None:
         """Loses the world, from any thread: nobody waits any more. What waited raises, and so does every later call."""
         self.library.check(self.library.c.ulyxRuntimeAbort(self.handle))
+
+    def set_logger(self, logger: Optional[Callable[[int, str], None]]) -> None:
+        """From now on `logger(level, line)` hears of every error of a call (LOG_ERROR), and with one that is not a refusal
+        of the exchanges before it (LOG_RECORD). It must not call the runtime. None: nobody, as at first."""
+        hear = _LOGGER() if logger is None else _LOGGER(lambda _, level, line: logger(level, line.decode(errors="replace")))
+        self.library.check(self.library.c.ulyxRuntimeSetLogger(self.handle, hear, None))
+        self._logger = hear  # which the library calls from now on
+
+    def log_record(self) -> None:
+        """Tells the logger the last exchanges."""
+        self.library.check(self.library.c.ulyxRuntimeLogRecord(self.handle))
 
     def close(self) -> None:
         """Ends use; what is enqueued finishes. Not collective."""
