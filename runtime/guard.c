@@ -22,7 +22,7 @@
 
 static int64_t nowNs(void) {
   struct timespec at;
-  clock_gettime(CLOCK_MONOTONIC, &at);
+  (void)clock_gettime(CLOCK_MONOTONIC, &at);
   return (int64_t)at.tv_sec * 1000000000 + at.tv_nsec;
 }
 

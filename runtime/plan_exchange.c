@@ -40,7 +40,7 @@ static ulyxResult_t build(ulyxPlan_t plan, const void* description) {
   const int nRanks = plan->rt->transport->nRanks, rank = plan->rt->transport->rank;
   ulyxGeometry* const geometry = &plan->about.geometry;
   ULYX_TRY(ulyxGeometryResolve(description, nRanks, geometry));
-  ULYX_TRY(ulyxStorageEnsure(&plan->peerBytes, 2 * ULYX_OP_COUNT * (size_t)nRanks, sizeof(int64_t), "bytes by peer"));
+  ULYX_TRY(ulyxStorageEnsure(&plan->peerBytes, (size_t)nRanks * 2 * ULYX_OP_COUNT, sizeof(int64_t), "bytes by peer"));
   ULYX_TRY(mapHeads(geometry, rank, &plan->kvHeadOfHead));
   for (int i = 0; i < ULYX_OP_COUNT; ++i) {
     const ulyxOperation* const operation = &ulyxOperations[i];
@@ -55,7 +55,7 @@ static ulyxResult_t build(ulyxPlan_t plan, const void* description) {
       op->inNames[buffer] = inNames[i][buffer];
       op->outNames[buffer] = outNames[i][buffer];
     }
-    int64_t* const sent = (int64_t*)plan->peerBytes.data + 2 * i * nRanks;
+    int64_t* const sent = (int64_t*)plan->peerBytes.data + (int64_t)nRanks * 2 * i;
     sumBytes(&op->phase, sent, sent + nRanks);
   }
   return ulyxSuccess;

@@ -34,7 +34,7 @@ static ulyxResult_t settleComm(ncclComm_t comm, ncclResult_t begun, const struct
     ULYX_TRY(ULYX_NCCL(comm, ncclCommGetAsyncError(comm, &state)));
     if (state != ncclInProgress) break;
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
     const bool late =
         now.tv_sec > deadline->tv_sec || (now.tv_sec == deadline->tv_sec && now.tv_nsec > deadline->tv_nsec);
     if (late) return ulyxTimeout; /* said by the caller */
@@ -45,7 +45,7 @@ static ulyxResult_t settleComm(ncclComm_t comm, ncclResult_t begun, const struct
 
 static struct timespec deadlineIn(int timeoutMs) {
   struct timespec at;
-  clock_gettime(CLOCK_MONOTONIC, &at);
+  (void)clock_gettime(CLOCK_MONOTONIC, &at);
   at.tv_sec += timeoutMs / 1000;
   at.tv_nsec += (long)(timeoutMs % 1000) * 1000000;
   if (at.tv_nsec >= 1000000000) {
