@@ -16,6 +16,7 @@ cd "$(dirname "$0")/.."
 . cmake/install_packages.sh
 ulyx_install_packages build tests
 ulyx_install_packages reference || echo "going on without it"
+ulyx_install_packages checks || echo "going on without them"
 if ! command -v nvcc >/dev/null 2>&1 && [ -x /usr/local/cuda/bin/nvcc ]; then
   PATH=$PATH:/usr/local/cuda/bin
 fi
