@@ -6,6 +6,7 @@
 #   ulyx_install_packages build tests    the tests' needs too
 #   ulyx_install_packages reference      what makes the reference of the headers; tests skip that without it
 #   ulyx_install_packages drawings       what perf/plot.sh draws with; tests skip that without it
+#   ulyx_install_packages checks         what static checks and fuzzing need: tests that are skipped without
 #
 # Installs only what is missing, as root or through sudo; a machine that has everything is left untouched and
 # needs neither network nor root. Returns non-zero, with one line on standard error, where it cannot.
@@ -31,6 +32,15 @@ ulyx_missing_packages() {
         ;;
       reference) command -v doxygen >/dev/null 2>&1 || echo doxygen ;;
       drawings) command -v gnuplot >/dev/null 2>&1 || echo gnuplot-nox ;;
+      checks)
+        for ulyx_tool in clang clang-tidy clang-format cppcheck shellcheck; do
+          command -v $ulyx_tool >/dev/null 2>&1 || echo $ulyx_tool
+        done
+        # Where clang's runtimes are no package of their own, they come with clang.
+        echo 'int LLVMFuzzerTestOneInput(void) { return 0; }' |
+          clang -fsanitize=fuzzer,address -x c -o /dev/null - 2>/dev/null ||
+          grep -qE '^VERSION_CODENAME=(bullseye|focal|jammy)' /etc/os-release 2>/dev/null || echo libclang-rt-dev
+        ;;
       *)
         echo "ulyx_install_packages: unknown kind '$ulyx_kind'" >&2
         return 1

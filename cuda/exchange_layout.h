@@ -8,8 +8,8 @@
  * An older epoch waits, an equal one passes, anything else is a fault.
  *
  * The entry record says what the rank means to do (signature) and where its outputs are (places); the exit record
- * that its stores have landed, or (value 1) that it has refused and made none. What copy engines carry besides has an exit record of its own, which the engine copies
- * into place behind its data. A rank's own record of itself is unused.
+ * that its stores have landed, or (value 1) that it has refused and made none. What copy engines carry besides has an
+ * exit record of its own, which the engine copies into place behind its data. A rank's own record of itself is unused.
  *
  * Between the two, the kernel makes copies. Those to a peer name the peer and one of its places instead of an
  * address: the address is known only once the entry record is there. Entering, copying and leaving are separate, so

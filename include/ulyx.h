@@ -387,8 +387,9 @@ typedef void (*ulyxLogger_t)(void* user, ulyxLogLevel_t level, const char* line)
 
 /* From now on the logger hears every error that a call on this runtime or its plans returns, and what
  * ulyxRuntimeGetAsyncError finds. An error other than a refusal (ulyxInvalidArgument, ulyxInvalidUsage,
- * ulyxArenaTooSmall, ulyxClosed, ulyxUnsupported) also brings the flight record, if there were exchanges, and again only
- * after further ones or for another error. `user` is handed on. NULL: nobody is told, as at first. Also on a closed runtime. */
+ * ulyxArenaTooSmall, ulyxClosed, ulyxUnsupported) also brings the flight record, if there were exchanges, and again
+ * only after further ones or for another error. `user` is handed on. NULL: nobody is told, as at first. Also on a
+ * closed runtime. */
 ULYX_API ulyxResult_t ulyxRuntimeSetLogger(ulyxRuntime_t rt, ulyxLogger_t logger, void* user);
 
 /* Hands the flight record to the logger: the last 32 exchanges, oldest first, with their number since creation,

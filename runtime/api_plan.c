@@ -53,7 +53,7 @@ ulyxResult_t ulyxPlanGetInfo(ulyxPlan_t plan, ulyxPlanInfo_t* info) {
   info->kvHeadRanges = geometry->kvHeadRanges;
   info->tokenCounts = geometry->counts;
   info->headCounts = geometry->counts + nRanks;
-  info->kvHeadCounts = geometry->counts + 2 * nRanks;
+  info->kvHeadCounts = info->headCounts + nRanks;
   info->kvHeadOfHead = plan->kvHeadOfHead.data;
   info->sequenceCount = geometry->sequences != NULL ? geometry->sequences->count : 0;
   info->longestSequence = geometry->sequences != NULL ? ulyxSequencesLongest(geometry->sequences) : 0;

@@ -58,6 +58,7 @@ SAME(BatchFirst);
 SAME(SeqFirst);
 SAME(ReplicatedFirst);
 SAME(ReplicatedLast);
+/* NOLINTNEXTLINE(misc-redundant-expression): they are equal, which is what is asserted */
 _Static_assert(ULYX_PLUGIN_UNDEF_INT == ULYX_UNDEF_INT && ULYX_PLUGIN_UNDEF_INT64 == ULYX_UNDEF_INT64, "undefined");
 _Static_assert(sizeof(ulyxPluginUniqueId_v1_t) == sizeof(ulyxUniqueId_t), "unique id");
 
@@ -66,7 +67,7 @@ _Static_assert(sizeof(ulyxPluginUniqueId_v1_t) == sizeof(ulyxUniqueId_t), "uniqu
 static int32_t tell(const ulyxPluginInit_v1_t* init, const char* function, ulyxResult_t result) {
   char message[ULYX_MESSAGE_BYTES + 64];
   if (result != ulyxSuccess && init->log != NULL) {
-    snprintf(message, sizeof message, "%s: %s: %s", function, ulyxGetErrorString(result), ulyxGetLastError(NULL));
+    (void)snprintf(message, sizeof message, "%s: %s: %s", function, ulyxGetErrorString(result), ulyxGetLastError(NULL));
     init->log(init->user, ulyxPluginLogError, message);
   }
   return (int32_t)result;
@@ -329,6 +330,7 @@ static int32_t runtimeGetAsyncError(ulyxPluginRuntime_t rt, int32_t* error) {
   ulyxResult_t found = ulyxSuccess;
   const ulyxResult_t result = ulyxRuntimeGetAsyncError(runtimeOf(rt), error != NULL ? &found : NULL);
   if (result != ulyxSuccess) return tellRuntime(rt, "runtimeGetAsyncError", result);
+  /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): NULL has been refused */
   *error = tellRuntime(rt, "runtimeGetAsyncError", found);
   return ulyxPluginSuccess;
 }
@@ -409,6 +411,7 @@ static ulyxResult_t createPlan(ulyxRuntime_t rt, const ulyxPluginShape_v1_t* sha
 static int32_t planCreate(ulyxPluginRuntime_t rt, const ulyxPluginShape_v1_t* shape, ulyxPluginPlan_t* plan) {
   ulyxPlan_t made = NULL;
   const ulyxResult_t result = createPlan(runtimeOf(rt), shape, plan != NULL ? &made : NULL);
+  /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): NULL has been refused */
   if (result == ulyxSuccess) *plan = (ulyxPluginPlan_t)made;
   return tellRuntime(rt, "planCreate", result);
 }

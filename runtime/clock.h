@@ -14,7 +14,7 @@
 
 static inline int64_t ulyxNowNs(void) {
   struct timespec at;
-  clock_gettime(CLOCK_MONOTONIC, &at);
+  (void)clock_gettime(CLOCK_MONOTONIC, &at);
   return (int64_t)at.tv_sec * 1000000000 + at.tv_nsec;
 }
 

@@ -396,7 +396,7 @@ ulyxResult_t ulyxGeometryResolve(const ulyxShape_t* shape, int nRanks, ulyxGeome
   geometry->tokenRanges = geometry->memory.data;
   geometry->headRanges = geometry->tokenRanges + nRanks;
   geometry->kvHeadRanges = geometry->headRanges + nRanks;
-  geometry->counts = &geometry->kvHeadRanges[nRanks].start;
+  geometry->counts = (int64_t*)(geometry->kvHeadRanges + nRanks);
   ULYX_TRY(resolveRanges(shape, geometry));
   ULYX_TRY(resolveSequences(shape, geometry));
   return checkSpans(geometry);

@@ -41,7 +41,7 @@ ulyxResult_t ulyxHaloResolve(const ulyxHaloShape_t* shape, int nRanks, int rank,
   ULYX_TRY(ulyxStorageEnsure(&halo->memory, (size_t)nRanks, 2 * sizeof(ulyxRange_t) + 2 * sizeof(int64_t), "halos"));
   halo->tokens = halo->memory.data;
   halo->halos = halo->tokens + nRanks;
-  halo->counts = &halo->halos[nRanks].start;
+  halo->counts = (int64_t*)(halo->halos + nRanks);
   for (int r = 0; r < nRanks; ++r) {
     const ulyxShardView view = ulyxContextViewRank(shape->context, r);
     halo->tokens[r] = view.tokens;

@@ -119,7 +119,7 @@ ulyxResult_t ulyxRowsResolve(const ulyxRowsShape_t* shape, int nRanks, int rank,
   ULYX_TRY(
       ulyxStorageEnsure(&rows->memory, (size_t)nRanks, sizeof(ulyxRange_t) + 2 * sizeof(int64_t), "ranges of rows"));
   rows->ranges = rows->memory.data;
-  rows->counts = &rows->ranges[nRanks].start;
+  rows->counts = (int64_t*)(rows->ranges + nRanks);
   ULYX_TRY(resolveCounts(shape, rows));
   ULYX_TRY(resolvePitch(rows, "inStride", shape->inStride, ulyxMax64(rows->inRows, rows->total), &rows->inPitch));
   ULYX_TRY(resolvePitch(rows, "outStride", shape->outStride, ulyxMax64(rows->outRows, rows->total), &rows->outPitch));

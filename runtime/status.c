@@ -16,11 +16,11 @@ void ulyxUndoEnd(void) {
   --undoing;
 }
 
-ulyxResult_t ulyxFail(ulyxResult_t code, const char* format, ...) {
+ulyxResult_t(ulyxFail)(ulyxResult_t code, const char* format, ...) {
   va_list arguments;
   if (undoing > 0) return code;
   va_start(arguments, format);
-  vsnprintf(threadMessage, sizeof threadMessage, format, arguments);
+  (void)vsnprintf(threadMessage, sizeof threadMessage, format, arguments);
   va_end(arguments);
   return code;
 }

@@ -1,6 +1,6 @@
 # Runs a program of perf/ and judges its exit status, output and JSON: sourced by tests/perf_test.sh and
 # tests/perf_rows_test.sh with the directory of the programs as $1. Counts into $passed and $failed.
-# shellcheck shell=sh disable=SC2086 # unquoted variables below hold one word a flag
+# shellcheck shell=sh disable=SC2086,SC2034 # unquoted variables hold one word a flag; $json is for who sources this
 
 bin=$(cd "${1:?usage: $0 DIRECTORY}" && pwd)
 scratch=$(mktemp -d)
