@@ -90,7 +90,8 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   FAKE_CUDA(cudaErrorUnknown);
-  return ask(stream, __func__);
+  const cudaError_t error = ask(stream, __func__);
+  return error == cudaSuccess && fakeBusy() ? fakeCudaResult(cudaErrorNotReady) : error;
 }
 
 cudaError_t cudaStreamGetDevice(cudaStream_t stream, int* device) {
@@ -176,7 +177,8 @@ static cudaError_t askEvent(cudaEvent_t event, const char* function) {
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   FAKE_CUDA_UNSAFE(cudaErrorUnknown);
-  return askEvent(event, __func__);
+  const cudaError_t error = askEvent(event, __func__);
+  return error == cudaSuccess && fakeBusy() ? fakeCudaResult(cudaErrorNotReady) : error;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {

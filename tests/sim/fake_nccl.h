@@ -77,6 +77,8 @@ struct ncclComm {
   int users; /* groups that are at work on it */
   int windows;
   bool finalized, aborted;
+  bool patient;           /* does not block: who asks for its state finds out how far it is */
+  struct fakeOp* pending; /* what it was asked to do and has not done yet */
   ncclResult_t asyncError;
   int64_t birth;
 };

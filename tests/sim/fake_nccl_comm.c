@@ -64,7 +64,27 @@ static ncclResult_t checkConfig(const ncclConfig_t* config, const char* function
   return ncclSuccess;
 }
 
-static ncclResult_t initRank(ncclComm_t* comm, int nRanks, ncclUniqueId id, int rank, const char* function) {
+/* What a communicator that does not block is asked for begins here and ends in settle(). */
+static ncclResult_t begin(fakeOp op, ncclResult_t (*post)(fakeOp* op)) {
+  fakeOp* const pending = malloc(sizeof *pending);
+  if (pending == NULL) return ncclSystemError;
+  const ncclResult_t result = post(&op);
+  if (result != ncclSuccess) {
+    free(pending);
+    return result;
+  }
+  *pending = op;
+  fakeLock();
+  op.comm->patient = true;
+  op.comm->pending = pending;
+  op.comm->asyncError = ncclInProgress;
+  if (op.kind == FAKE_OP_INIT) *op.newComm = op.comm;
+  fakeUnlock();
+  return ncclInProgress;
+}
+
+static ncclResult_t initRank(ncclComm_t* comm, int nRanks, ncclUniqueId id, int rank, bool patient,
+                             const char* function) {
   if (comm == NULL) return fakeGroupFail(fakeRefuse(ncclInvalidArgument, "%s: comm is NULL", function));
   *comm = NULL;
   if (nRanks < 1 || nRanks > FAKE_MAX_RANKS || rank < 0 || rank >= nRanks) {
@@ -79,18 +99,19 @@ static ncclResult_t initRank(ncclComm_t* comm, int nRanks, ncclUniqueId id, int 
     return fakeGroupFail(
         fakeRefuse(ncclUnhandledCudaError, "%s: cudaGetDevice: %s", function, cudaGetErrorString(error)));
   }
-  return fakeGroupAdd(&op);
+  return patient ? begin(op, fakeInitPost) : fakeGroupAdd(&op);
 }
 
 ncclResult_t ncclCommInitRank(ncclComm_t* comm, int nRanks, ncclUniqueId id, int rank) {
   FAKE_NCCL_GROUPED(ncclSystemError);
-  return initRank(comm, nRanks, id, rank, __func__);
+  return initRank(comm, nRanks, id, rank, false, __func__);
 }
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int nRanks, ncclUniqueId id, int rank, ncclConfig_t* config) {
   FAKE_NCCL_GROUPED(ncclSystemError);
   const ncclResult_t result = checkConfig(config, __func__);
-  return result != ncclSuccess ? fakeGroupFail(result) : initRank(comm, nRanks, id, rank, __func__);
+  if (result != ncclSuccess) return fakeGroupFail(result);
+  return initRank(comm, nRanks, id, rank, config != NULL && config->blocking == 0, __func__);
 }
 
 ncclResult_t ncclCommInitAll(ncclComm_t* comms, int nDevices, const int* devices) {
@@ -104,7 +125,7 @@ ncclResult_t ncclCommInitAll(ncclComm_t* comms, int nDevices, const int* devices
   fakeGroupBegin();
   for (int rank = 0; rank < nDevices && error == cudaSuccess && result == ncclSuccess; rank++) {
     error = cudaSetDevice(devices != NULL ? devices[rank] : rank);
-    if (error == cudaSuccess) result = initRank(&comms[rank], nDevices, id, rank, __func__);
+    if (error == cudaSuccess) result = initRank(&comms[rank], nDevices, id, rank, false, __func__);
   }
   if (error != cudaSuccess) {
     fakeGroupFail(fakeRefuse(ncclUnhandledCudaError, "%s: %s", __func__, cudaGetErrorString(error)));
@@ -184,7 +205,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* newC
                      .comm = comm,
                      .newComm = newComm,
                      .ticket = {false, comm->device, color, key}};
-  return fakeGroupAdd(&op);
+  return comm->patient ? begin(op, fakeSplitPost) : fakeGroupAdd(&op);
 }
 
 ncclResult_t fakeSplitPost(fakeOp* op) {
@@ -223,6 +244,28 @@ ncclResult_t fakeSplitComplete(fakeOp* op, int64_t deadline) {
   return result;
 }
 
+/* ---- Not blocking ------------------------------------------------------------------------------------- */
+
+static ncclResult_t judge(const fakeOp* op) {
+  if (op->step->broken) return fakeRefuse(ncclRemoteError, "%s: another rank gave up", op->operation);
+  if (op->kind == FAKE_OP_INIT) return checkDevices(op->step, op->nRanks);
+  if (op->ticket.color == NCCL_SPLIT_NOCOLOR) return ncclSuccess;
+  *op->newComm = childOf(op);
+  return *op->newComm != NULL ? ncclSuccess : ncclSystemError;
+}
+
+/* With the lock held: ends what is pending if all have come, or, `abandon`, whether they have or not. */
+static void settle(ncclComm_t comm, bool abandon) {
+  fakeOp* const op = comm->pending;
+  if (op == NULL || (!abandon && !op->step->broken && op->step->arrived < comm->world->nRanks)) return;
+  if (op->step->arrived < comm->world->nRanks) op->step->broken = true; /* for those who wait for this rank */
+  comm->asyncError = judge(op);
+  comm->pending = NULL;
+  fakeStepLeave(comm, op->step);
+  fakeWakeAll();
+  free(op);
+}
+
 /* ---- Leaving ----------------------------------------------------------------------------------------- */
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
@@ -245,6 +288,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
     fakeViolation("%s: rank %d still has %d windows registered", __func__, comm->rank, comm->windows);
   }
   if (comm->users > 0) fakeViolation("%s: rank %d is in a group", __func__, comm->rank);
+  settle(comm, true);
   fakeWindowsDrop(comm);
   fakeCommRemove(comm);
   fakeUnlock();
@@ -258,6 +302,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
   if (result != ncclSuccess) return result;
   fakeLock();
   comm->aborted = true;
+  settle(comm, true);
   fakeWakeAll();
   /* Another thread that waits in a group of this communicator gives up now; it must be out first. */
   while (comm->users > 0) fakeWaitPatiently();
@@ -295,6 +340,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* asyncError) {
   const ncclResult_t result = fakeCheckComm(comm, __func__);
   if (result != ncclSuccess) return result;
   fakeLock();
+  settle(comm, false);
   *asyncError = comm->asyncError;
   fakeUnlock();
   return ncclSuccess;

@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,15 +18,18 @@ typedef struct fakeSettings {
   int windowSupport;
   int cudaGone;
   int nvlink;
+  int busy;
 } fakeSettings;
 
 #define FAKE_DEFAULT_SETTINGS \
-  { 20000, 16, 1, 0, 1 }
+  { 20000, 16, 1, 0, 1, 0 }
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static fakeCounters counters;
 static int64_t sentBytes[FAKE_MAX_RANKS][FAKE_MAX_RANKS];
 static fakeFault faultAnywhere;
+static atomic_bool armedAnywhere; /* looked at without the mutex, which would order threads that nothing else does */
+static const char* lastStruck;
 static fakeSettings settings = FAKE_DEFAULT_SETTINGS;
 static int64_t generation = 1; /* one more with every reset */
 
@@ -66,6 +70,7 @@ int64_t fakeBorn(size_t counter) {
   if (quiet) return 0;
   pthread_mutex_lock(&mutex);
   ++*counterAt(counter);
+  ++counters.made;
   const int64_t birth = generation;
   pthread_mutex_unlock(&mutex);
   return birth;
@@ -84,12 +89,26 @@ static bool strikes(fakeFault* fault, const char* function) {
 
 bool fakeStrikes(const char* function) {
   if (quiet) return false;
+  if (faultHere.left == 0 && !atomic_load_explicit(&armedAnywhere, memory_order_relaxed)) return false;
   pthread_mutex_lock(&mutex);
   const bool here = strikes(&faultHere, function);
   const bool struck = strikes(&faultAnywhere, function) || here;
   counters.faults += struck;
+  if (struck) lastStruck = function;
+  atomic_store_explicit(&armedAnywhere, faultAnywhere.left > 0, memory_order_relaxed);
   pthread_mutex_unlock(&mutex);
   return struck;
+}
+
+const char* fakeStruck(void) {
+  pthread_mutex_lock(&mutex);
+  const char* const function = lastStruck;
+  pthread_mutex_unlock(&mutex);
+  return function;
+}
+
+int fakeIsArmedHere(void) {
+  return faultHere.left > 0;
 }
 
 void fakeQuietBegin(void) {
@@ -144,6 +163,9 @@ bool fakeNvlink(void) {
 bool fakeCudaGone(void) {
   return readSetting(&settings.cudaGone) != 0;
 }
+bool fakeBusy(void) {
+  return readSetting(&settings.busy) != 0;
+}
 
 void fakeSetDeadlineMs(int ms) {
   writeSetting(&settings.deadlineMs, ms);
@@ -159,6 +181,9 @@ void fakeSetNvlink(int linked) {
 }
 void fakeSetCudaGone(int gone) {
   writeSetting(&settings.cudaGone, gone);
+}
+void fakeSetBusy(int busy) {
+  writeSetting(&settings.busy, busy);
 }
 
 fakeCounters fakeGet(void) {
@@ -180,6 +205,8 @@ void fakeReset(void) {
   memset(&counters, 0, sizeof counters);
   memset(sentBytes, 0, sizeof sentBytes);
   faultAnywhere = (fakeFault){NULL, 0};
+  atomic_store_explicit(&armedAnywhere, false, memory_order_relaxed);
+  lastStruck = NULL;
   settings = (fakeSettings)FAKE_DEFAULT_SETTINGS;
   generation++;
   pthread_mutex_unlock(&mutex);
@@ -189,6 +216,7 @@ void fakeReset(void) {
 void fakeFailNth(const char* function, int n) {
   pthread_mutex_lock(&mutex);
   faultAnywhere = (fakeFault){function, n};
+  atomic_store_explicit(&armedAnywhere, n > 0, memory_order_relaxed);
   pthread_mutex_unlock(&mutex);
 }
 

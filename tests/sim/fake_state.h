@@ -39,5 +39,6 @@ int fakeDeviceCount(void);
 bool fakeWindowSupport(void);
 bool fakeCudaGone(void);
 bool fakeNvlink(void);
+bool fakeBusy(void);
 
 #endif /* ULYX_TESTS_SIM_FAKE_STATE_H_ */
