@@ -254,12 +254,12 @@ static ncclResult_t judge(const fakeOp* op) {
   return *op->newComm != NULL ? ncclSuccess : ncclSystemError;
 }
 
-/* With the lock held: ends what is pending if all have come, or, `abandon`, whether they have or not. */
+/* With the lock held: ends what is pending if all have come, or, `abandon`, whether they have or not. Whoever waits for
+ * this rank is not told, and waits on. */
 static void settle(ncclComm_t comm, bool abandon) {
   fakeOp* const op = comm->pending;
   if (op == NULL || (!abandon && !op->step->broken && op->step->arrived < comm->world->nRanks)) return;
-  if (op->step->arrived < comm->world->nRanks) op->step->broken = true; /* for those who wait for this rank */
-  comm->asyncError = judge(op);
+  comm->asyncError = abandon ? ncclInternalError : judge(op);
   comm->pending = NULL;
   fakeStepLeave(comm, op->step);
   fakeWakeAll();
