@@ -89,6 +89,9 @@ const char* fakeStruck(void);
 /* How long a rank waits for the others before the call fails with ncclSystemError. 20000. */
 void fakeSetDeadlineMs(int ms);
 
+/* How long ncclCommAbort still works on windows after whoever waited on the communicator is out. 0: they go first. */
+void fakeSetAbortMs(int ms);
+
 /* 0: ncclCommWindowRegister succeeds and leaves NULL, as NCCL does where it cannot map windows. 1. */
 void fakeSetWindowSupport(int supported);
 

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "fake_nccl.h"
 
@@ -304,8 +305,13 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
   comm->aborted = true;
   settle(comm, true);
   fakeWakeAll();
+  const int lasts = fakeAbortMs();
+  if (lasts == 0) fakeWindowsDrop(comm);
   /* Another thread that waits in a group of this communicator gives up now; it must be out first. */
   while (comm->users > 0) fakeWaitPatiently();
+  fakeUnlock();
+  nanosleep(&(struct timespec){.tv_sec = lasts / 1000, .tv_nsec = lasts % 1000 * 1000000}, NULL);
+  fakeLock();
   fakeWindowsDrop(comm);
   fakeCommRemove(comm);
   fakeUnlock();

@@ -19,10 +19,11 @@ typedef struct fakeSettings {
   int cudaGone;
   int nvlink;
   int busy;
+  int abortMs;
 } fakeSettings;
 
 #define FAKE_DEFAULT_SETTINGS \
-  { 20000, 16, 1, 0, 1, 0 }
+  { 20000, 16, 1, 0, 1, 0, 0 }
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static fakeCounters counters;
@@ -151,6 +152,9 @@ static void writeSetting(int* setting, int value) {
 int fakeDeadlineMs(void) {
   return readSetting(&settings.deadlineMs);
 }
+int fakeAbortMs(void) {
+  return readSetting(&settings.abortMs);
+}
 int fakeDeviceCount(void) {
   return readSetting(&settings.deviceCount);
 }
@@ -169,6 +173,9 @@ bool fakeBusy(void) {
 
 void fakeSetDeadlineMs(int ms) {
   writeSetting(&settings.deadlineMs, ms);
+}
+void fakeSetAbortMs(int ms) {
+  writeSetting(&settings.abortMs, ms);
 }
 void fakeSetDeviceCount(int count) {
   writeSetting(&settings.deviceCount, count);

@@ -35,6 +35,7 @@ bool fakeIsQuiet(void);
 __attribute__((format(printf, 1, 2))) void fakeViolation(const char* format, ...);
 
 int fakeDeadlineMs(void);
+int fakeAbortMs(void);
 int fakeDeviceCount(void);
 bool fakeWindowSupport(void);
 bool fakeCudaGone(void);
