@@ -7,6 +7,7 @@
 #include <nccl.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -30,7 +31,7 @@ namespace ulyx_test {
 namespace {
 
 constexpr int kRanks = 2, kVictim = 1;
-constexpr int kPatientMs = 20000;
+constexpr int kPatientMs = 20000, kHurryMs = 20;
 using Clock = std::chrono::steady_clock;
 
 const World& On(int transport) {
@@ -122,13 +123,20 @@ class Ranks {
   ulyxPlan_t plans_[kRanks] = {};
 };
 
-void TakeUpTo(Ranks* ranks, Step end) {
+// Whether all ranks came so far: a busy machine can keep one from it until the others' deadline.
+bool TakeUpTo(Ranks* ranks, Step end) {
   for (int step = 0; step < int(end); step++) {
+    std::atomic<bool> taken{true};
     RunRanks(kRanks, [&](int rank) {
       ranks->Use(rank);
-      MUST(ranks->Take(Step(step), rank));
+      const ulyxResult_t result = ranks->Take(Step(step), rank);
+      if (result != ulyxSuccess) taken = false;
+      EXPECT_TRUE(result == ulyxSuccess || result == ulyxTimeout || result == ulyxRemoteError)
+          << ulyxGetLastError(nullptr);
     });
+    if (!taken) return false;
   }
+  return true;
 }
 
 // These may fail unseen: they put back what was set before, ask what the answer is not needed of, or are asked again.
@@ -182,6 +190,15 @@ Outcome TakeStruck(Ranks* ranks, Step step, int call) {
   return outcome;
 }
 
+// Every rank hears of a plan that one of them refuses.
+bool MustBeHeard(const Outcome& outcome, Step step) {
+  return step == Step::kPlan && outcome.function == "malloc";
+}
+bool IsHeard(const Outcome& outcome) {
+  return outcome.results[1 - kVictim] == ulyxMismatch &&
+         outcome.messages[1 - kVictim].find("rank 1 refused its shape") != std::string::npos;
+}
+
 void ExpectTold(const Outcome& outcome, const Ranks& ranks, Step step) {
   const bool passed = outcome.results[kVictim] == ulyxSuccess;
   EXPECT_TRUE(!passed || MayPass(outcome.function));
@@ -193,12 +210,8 @@ void ExpectTold(const Outcome& outcome, const Ranks& ranks, Step step) {
     EXPECT_TRUE(!madeBefore || outcome.messages[rank] == ulyxGetLastError(ranks.Runtime(rank)));
   }
   EXPECT_LT(outcome.seconds, kPatientMs / 2000.0) << "somebody waited for a rank that never came";
-  if (outcome.function != "malloc") return;
-  EXPECT_EQ(outcome.results[kVictim], ulyxSystemError);
-  if (step == Step::kPlan) {  // which every rank hears of
-    EXPECT_EQ(outcome.results[1 - kVictim], ulyxMismatch);
-    EXPECT_NE(outcome.messages[1 - kVictim].find("rank 1 refused its shape"), std::string::npos);
-  }
+  EXPECT_TRUE(outcome.function != "malloc" || outcome.results[kVictim] == ulyxSystemError);
+  EXPECT_TRUE(!MustBeHeard(outcome, step) || IsHeard(outcome));
 }
 
 void PrintTo(const Way& way, std::ostream* out) {
@@ -236,27 +249,34 @@ INSTANTIATE_TEST_SUITE_P(In, CreationFaults, ::testing::ValuesIn(Ways()), NameOf
 
 TEST_P(CreationFaults, EndInAnErrorAndLeaveNothingBehind) {
   const Way way = GetParam();
-  int call = 1;
+  int call = 1, tries = 0, deadlineMs = kHurryMs;
   for (bool struck = true; struck && !HasFailure();) {
     SCOPED_TRACE("call " + std::to_string(call));
     Ranks ranks(On(way.transport), way.kind, TimeoutMs(way));
     const Held before;
-    TakeUpTo(&ranks, way.step);
-    fakeSetDeadlineMs(20);  // how long the other waits in NCCL for the one that stopped
+    ASSERT_LT(++tries, 1000);
+    if (!TakeUpTo(&ranks, way.step)) {
+      ranks.Destroy();
+      continue;
+    }
+    fakeSetDeadlineMs(deadlineMs);  // how long the other waits in NCCL for the one that stopped
     const Outcome outcome = TakeStruck(&ranks, way.step, call);
     fakeSetDeadlineMs(kPatientMs);
     SCOPED_TRACE(outcome.function + ": " + outcome.messages[kVictim]);
-    if (outcome.struck) ExpectTold(outcome, ranks, way.step);
+    // A busy machine cut it short before it came to the call, or before the other heard of it.
+    const bool cut = outcome.struck ? MustBeHeard(outcome, way.step) && !IsHeard(outcome) && deadlineMs < kPatientMs
+                                    : !outcome.Clean();
+    if (outcome.struck && !cut) ExpectTold(outcome, ranks, way.step);
     ranks.Destroy();
     EXPECT_EQ(Held().Beyond(before), "");
-    if (!outcome.struck && !outcome.Clean()) continue;  // a busy machine cut it short before it came to the call
+    deadlineMs = cut ? std::min(10 * deadlineMs, kPatientMs) : kHurryMs;
+    if (cut) continue;
     struck = outcome.struck;
     call++;
   }
-  EXPECT_LE(call, 400);
   std::printf("%d calls can fail\n", call - 2);
   Ranks ranks(On(way.transport), way.kind, kPatientMs);
-  TakeUpTo(&ranks, Step::kEnd);
+  EXPECT_TRUE(TakeUpTo(&ranks, Step::kEnd));
   ranks.Destroy();
 }
 
@@ -271,7 +291,7 @@ TEST(CreationFault, OfOneRankEndsTheOthersByTheirDeadline) {
       SCOPED_TRACE(std::string(NameOf(step)) + ", call " + std::to_string(call) + ", seed " +
                    std::to_string(TestSeed()));
       Ranks ranks(On(transport), Kind::kExchange, kTimeoutMs);
-      TakeUpTo(&ranks, step);
+      ASSERT_TRUE(TakeUpTo(&ranks, step));
       const Outcome outcome = TakeStruck(&ranks, step, call);
       SCOPED_TRACE(outcome.function + ": " + outcome.messages[kVictim]);
       EXPECT_TRUE(outcome.struck);

@@ -94,7 +94,7 @@ TEST_P(States, OfAbortedWorldsSayWhyWhereOthersAreNeeded) {
 
 // The other rank makes no further call.
 TEST_P(States, OfWorldsThatARankDidNotComeToSayWhyWhereItIsNeeded) {
-  const ulyxConfig_t config = Config(150);
+  const ulyxConfig_t config = Config(300);
   Session session(*GetParam(), kActors, &config);
   std::unique_ptr<Actor> actors[kActors];
   session.Run([&](int rank) {
@@ -111,7 +111,7 @@ TEST_P(States, OfWorldsThatARankDidNotComeToSayWhyWhereItIsNeeded) {
 
 TEST_P(States, OfWorldsThatThisRankBrokeSayWhyWhereOthersAreNeeded) {
   if (!Meets()) GTEST_SKIP() << GetParam()->Name() << " leaves no exchange half made";
-  const ulyxConfig_t config = Config(150);
+  const ulyxConfig_t config = Config(300);
   Session session(*GetParam(), kActors, &config);
   std::unique_ptr<Actor> actors[kActors];
   session.Run([&](int rank) {
