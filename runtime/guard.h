@@ -25,7 +25,7 @@ typedef struct ulyxGuard {
   bool ready;   /* lock and condition exist */
   bool started; /* the thread exists */
   bool ending;
-  ncclComm_t comm;
+  _Atomic(ncclComm_t) comm; /* its owner reads it while whoever loses the world takes it away */
   int device;
   int timeoutMs;    /* 0: for ever */
   const char* call; /* what the owner is inside of; NULL: nothing */
