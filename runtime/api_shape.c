@@ -2,6 +2,8 @@
  *
  * Entry points that need no runtime: version, errors, partitions, shapes. */
 #include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "cost.h"
 #include "footprint.h"
@@ -112,12 +114,21 @@ ulyxResult_t ulyxShapeGetTraffic(const ulyxShape_t* shape, int nRanks, ulyxOp_t 
   if (bytes == NULL) return ulyxFail(ulyxInvalidArgument, "bytes is NULL");
   ULYX_TRY(checkOp(op));
   ulyxGeometry geometry = {0};
-  ulyxResult_t result = ulyxGeometryResolve(shape, nRanks, &geometry);
-  for (int src = 0; src < nRanks && result == ulyxSuccess; ++src) {
-    for (int dst = 0; dst < nRanks && result == ulyxSuccess; ++dst) {
-      result = ulyxFootprintPairBytes(&geometry, op, src, dst, &bytes[(int64_t)src * nRanks + dst]);
+  ulyxResult_t result = ulyxSuccess;
+  void* memory = NULL; /* the last pair may be refused, and then nothing is written */
+  ULYX_TRY_GOTO(ulyxGeometryResolve(shape, nRanks, &geometry), freeGeometry);
+  const size_t count = (size_t)nRanks * (size_t)nRanks;
+  ULYX_TRY_GOTO(ulyxAllocate(&memory, count, sizeof *bytes, "a matrix of traffic"), freeGeometry);
+  int64_t* const found = memory;
+  for (int src = 0; src < nRanks; ++src) {
+    for (int dst = 0; dst < nRanks; ++dst) {
+      ULYX_TRY_GOTO(ulyxFootprintPairBytes(&geometry, op, src, dst, &found[(int64_t)src * nRanks + dst]), freeGeometry);
     }
   }
+  memcpy(bytes, found, count * sizeof *bytes);
+
+freeGeometry:
+  free(memory);
   ulyxGeometryFree(&geometry);
   return result;
 }

@@ -64,15 +64,15 @@ static ulyxResult_t buildLocally(ulyxPlan_t plan, const void* description, bool 
   return ulyxSuccess;
 }
 
-static ulyxResult_t agree(ulyxPlan_t plan, ulyxResult_t mine) {
-  ulyxRuntime_t const rt = plan->rt;
+/* plan may be NULL where `mine` is a failure: a rank that could make none says so too. */
+static ulyxResult_t agree(ulyxRuntime_t rt, ulyxPlan_t plan, ulyxResult_t mine) {
   ulyxStatement statement = {0};
   if (mine == ulyxSuccess || mine == ulyxArenaTooSmall) {
     statement = plan->subject->state(plan);
     plan->signature = statement.signature;
   }
   if (!rt->agreePlans || rt->transport->nRanks == 1) return mine;
-  return ulyxAgree(rt->transport, mine, &statement, plan->arenaBytes, &rt->agreement);
+  return ulyxAgree(rt->transport, mine, &statement, plan != NULL ? plan->arenaBytes : 0, &rt->agreement);
 }
 
 /* A plan among the runtime's plans, of whose former life only memory is left. */
@@ -99,9 +99,10 @@ static ulyxResult_t takePlan(ulyxRuntime_t rt, ulyxPlan_t* taken) {
 static ulyxResult_t buildPlan(ulyxRuntime_t rt, const ulyxSubject* subject, const void* description,
                               ulyxPlan_t* created) {
   ulyxPlan_t plan = NULL;
-  ULYX_TRY(takePlan(rt, &plan));
+  const ulyxResult_t taken = takePlan(rt, &plan);
+  if (taken != ulyxSuccess) return agree(rt, NULL, taken);
   plan->subject = subject;
-  const ulyxResult_t result = agree(plan, buildLocally(plan, description, created != NULL));
+  const ulyxResult_t result = agree(rt, plan, buildLocally(plan, description, created != NULL));
   if (result != ulyxSuccess) {
     ulyxPlanRelease(plan);
     return result;

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agreement.h"
+
 #define RUNTIME_MAGIC 0x756c7972u
 
 ulyxResult_t ulyxRuntimeCheckHandle(ulyxRuntime_t rt) {
@@ -58,6 +60,28 @@ ulyxResult_t ulyxRuntimeLeave(ulyxRuntime_t rt, ulyxResult_t result) {
   return result;
 }
 
+static void freeObject(ulyxRuntime_t rt) {
+  (void)ulyxContextCacheDestroy(rt->contexts);
+  ulyxStorageFree(&rt->agreement);
+  ulyxFlightFree(&rt->flight);
+  ulyxForgetMagic(&rt->magic);
+  free(rt);
+}
+
+/* What making a plan compares has its memory from the beginning: a rank that has none left can still say so. */
+static ulyxResult_t fillObject(const ulyxSettings* settings, ulyxTransport* transport, ulyxRuntime_t rt) {
+  const size_t ranks = (size_t)transport->nRanks, words = (size_t)ulyxAgreementWords(transport->nRanks);
+  rt->magic = RUNTIME_MAGIC;
+  rt->agreePlans = settings->agreePlans;
+  rt->transport = transport;
+  atomic_init(&rt->entered, false);
+  if (rt->agreePlans && ranks > 1) {
+    ULYX_TRY(ulyxStorageEnsure(&rt->agreement, words * (ranks + 1), sizeof(int64_t), "an agreement"));
+  }
+  ULYX_TRY(ulyxFlightCreate(transport->nRanks, &rt->flight));
+  return ulyxContextCacheCreate(0, &rt->contexts);
+}
+
 ulyxResult_t ulyxRuntimeWrap(const ulyxSettings* settings, int count, ulyxTransport** transports, ulyxRuntime_t* rts) {
   ulyxResult_t result = ulyxSuccess;
   void* made = NULL;
@@ -68,27 +92,16 @@ ulyxResult_t ulyxRuntimeWrap(const ulyxSettings* settings, int count, ulyxTransp
     void* memory = NULL;
     ULYX_TRY_GOTO(ulyxAllocate(&memory, 1, sizeof(struct ulyxRuntime), "a runtime"), freeRuntimes);
     runtimes[wrapped] = memory;
-    runtimes[wrapped]->magic = RUNTIME_MAGIC;
-    ULYX_TRY_GOTO(ulyxContextCacheCreate(0, &runtimes[wrapped]->contexts), freeLast);
-    ULYX_TRY_GOTO(ulyxFlightCreate(transports[wrapped]->nRanks, &runtimes[wrapped]->flight), destroyLastCache);
-    runtimes[wrapped]->agreePlans = settings->agreePlans;
-    runtimes[wrapped]->transport = transports[wrapped];
-    atomic_init(&runtimes[wrapped]->entered, false);
+    ULYX_TRY_GOTO(fillObject(settings, transports[wrapped], runtimes[wrapped]), freeLast);
   }
   memcpy(rts, runtimes, (size_t)count * sizeof *rts);
   free(made);
   return ulyxSuccess;
 
-destroyLastCache:
-  (void)ulyxContextCacheDestroy(((ulyxRuntime_t*)made)[wrapped]->contexts);
 freeLast:
-  free(((ulyxRuntime_t*)made)[wrapped]);
+  freeObject(((ulyxRuntime_t*)made)[wrapped]);
 freeRuntimes:
-  for (int i = 0; i < wrapped; ++i) {
-    (void)ulyxContextCacheDestroy(((ulyxRuntime_t*)made)[i]->contexts);
-    ulyxFlightFree(&((ulyxRuntime_t*)made)[i]->flight);
-    free(((ulyxRuntime_t*)made)[i]);
-  }
+  for (int i = 0; i < wrapped; ++i) freeObject(((ulyxRuntime_t*)made)[i]);
   free(made);
 destroyTransports:
   for (int i = 0; i < count; ++i) (void)transports[i]->ops->destroy(transports[i]);
@@ -98,11 +111,7 @@ destroyTransports:
 ulyxResult_t ulyxRuntimeUnwrap(ulyxRuntime_t rt) {
   ulyxPlansFree(rt);
   const ulyxResult_t result = rt->transport->ops->destroy(rt->transport);
-  (void)ulyxContextCacheDestroy(rt->contexts);
-  ulyxStorageFree(&rt->agreement);
-  ulyxFlightFree(&rt->flight);
-  ulyxForgetMagic(&rt->magic);
-  free(rt);
+  freeObject(rt);
   return result;
 }
 

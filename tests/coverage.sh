@@ -24,7 +24,7 @@ cmake --preset coverage >build/coverage.log 2>&1 || {
 grep 'ulyx transports' build/coverage.log
 programs='ulyx_tests api_c_test exit_test'
 if cmake --build "$build" --target help | grep -q '^ulyx_sim_tests:'; then
-  programs="$programs ulyx_sim_tests ulyx_fake_tests"
+  programs="$programs ulyx_sim_tests ulyx_fault_tests ulyx_fake_tests"
 fi
 # shellcheck disable=SC2086 # one word a program
 cmake --build "$build" --target $programs >build/coverage.log 2>&1 || {

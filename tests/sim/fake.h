@@ -31,6 +31,7 @@ typedef struct fakeCounters {
   int64_t registrations; /* ncclCommRegister */
   int64_t openGroups;    /* ncclGroupStart without its ncclGroupEnd */
   /* Done since the last fakeReset. */
+  int64_t made;  /* of everything above but groups, whether it is still there or not */
   int64_t sends; /* counted when their group runs */
   int64_t receives;
   int64_t zeroByteMessages; /* sends and receives of nothing */
@@ -54,6 +55,17 @@ typedef struct fakeCounters {
 
 fakeCounters fakeGet(void);
 
+/* What the library holds of the host, in ulyx_sim; elsewhere nothing is counted. Not touched by fakeReset. */
+typedef struct fakeHostUse {
+  int64_t blocks; /* of memory */
+  int64_t bytes;
+  int64_t asked; /* calls of the allocator so far */
+  int64_t threads;
+  int64_t locks; /* mutexes and conditions */
+} fakeHostUse;
+
+fakeHostUse fakeHostGet(void);
+
 /* Bytes sent by ncclSend from rank src to rank dst of any communicator since the last fakeReset. */
 int64_t fakeSentBytes(int src, int dst);
 
@@ -62,9 +74,11 @@ int64_t fakeSentBytes(int src, int dst);
 void fakeReset(void);
 
 /* The n-th call from now on (1: the next) of `function`, a literal such as "cudaMalloc" (NULL: any that can
- * fail), fails with an error fit for it. A call that releases something fails after releasing it, as CUDA does
- * when it reports an earlier error. One fault at a time; n = 0 disarms. fakeFailNth counts the calls of all
- * threads, fakeFailNthHere those of the calling thread, which fakeReset disarms only on its own thread. */
+ * fail), fails with an error fit for it. In ulyx_sim the library's own calls of the host are among them: "malloc" is
+ * whatever allocates, "pthread_create", "pthread_mutex_init" and "pthread_cond_init" are themselves. A call that
+ * releases something fails after releasing it, as CUDA does when it reports an earlier error. One fault at a time; n =
+ * 0 disarms. fakeFailNth counts the calls of all threads, fakeFailNthHere those of the calling thread, which fakeReset
+ * disarms only on its own thread. */
 void fakeFailNth(const char* function, int n);
 void fakeFailNthHere(const char* function, int n);
 
@@ -72,8 +86,16 @@ void fakeFailNthHere(const char* function, int n);
  * disarms. */
 void fakeCallAtNth(const char* function, int n, void (*call)(void*), void* argument);
 
+/* Whether a fault of this thread's is still to come, and the function that the last fault of any struck; NULL: none
+ * since the last fakeReset. */
+int fakeIsArmedHere(void);
+const char* fakeStruck(void);
+
 /* How long a rank waits for the others before the call fails with ncclSystemError. 20000. */
 void fakeSetDeadlineMs(int ms);
+
+/* How long ncclCommAbort still works on windows after whoever waited on the communicator is out. 0: they go first. */
+void fakeSetAbortMs(int ms);
 
 /* 0: ncclCommWindowRegister succeeds and leaves NULL, as NCCL does where it cannot map windows. 1. */
 void fakeSetWindowSupport(int supported);
@@ -87,10 +109,17 @@ void fakeSetNvlink(int linked);
 struct CUstream_st;
 void fakeSetCapturing(struct CUstream_st* stream, int capturing);
 
+/* ulyx_sim only: 1: devices look as if they were still at work, whatever is aborted: queries of streams and events say
+ * so, and nobody waits. 0. */
+void fakeSetBusy(int busy);
+
 /* ulyx_sim only: 1: what is on the devices does not end. Queries say so, and who synchronizes waits, until
  * ncclCommAbort or 0. Data has moved all the same. 0. */
 void fakeSetHanging(int hanging);
 int fakeIsHanging(void);
+
+/* The same in cudaStreamCaptureModeGlobal: no thread may make an unsafe call until the end, but in relaxed mode. */
+void fakeSetCapturingGlobally(struct CUstream_st* stream, int capturing);
 
 /* ulyx_sim only: how many devices there are, up to FAKE_MAX_DEVICES. 16. */
 void fakeSetDeviceCount(int count);

@@ -3,13 +3,16 @@
  * The rules of stream capture, for streams that a test declares captured: a stream that waits for an event of
  * the capture becomes part of it and must be waited for by the capture's own stream before the end; events from
  * outside must not be waited for inside; the host must not ask for the state of what is only being written down;
- * calls that could wait for it are forbidden to the capturing thread unless its mode is relaxed. The fake NCCL's
- * own calls stand for what NCCL does otherwise, and obey none of this. */
+ * calls that could wait for it are forbidden to the capturing thread, and if the capture was begun in global mode to
+ * every thread, unless their own mode is relaxed. The fake NCCL's own calls stand for what NCCL does otherwise, and
+ * obey none of this. */
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "fake_cuda.h"
 
 static _Thread_local int captures; /* that this thread has begun */
+static atomic_int globalCaptures;  /* of any thread, in global mode */
 
 struct CUuserObject_st {
   cudaUserObject_t next;
@@ -42,9 +45,21 @@ void fakeSetCapturing(cudaStream_t stream, int capturing) {
   letGo(stream);
 }
 
+void fakeSetCapturingGlobally(cudaStream_t stream, int capturing) {
+  if ((stream->capture != NULL) != (capturing != 0)) globalCaptures += capturing != 0 ? 1 : -1;
+  fakeSetCapturing(stream, capturing);
+}
+
 cudaError_t fakeCaptureForbids(const char* function) {
-  if (captures == 0 || fakeIsQuiet() || fakeCaptureMode() == cudaStreamCaptureModeRelaxed) return cudaSuccess;
-  fakeViolation("%s while the thread captures a stream", function);
+  const enum cudaStreamCaptureMode mode = fakeCaptureMode();
+  if (fakeIsQuiet() || mode == cudaStreamCaptureModeRelaxed) return cudaSuccess;
+  if (captures > 0) {
+    fakeViolation("%s while the thread captures a stream", function);
+  } else if (mode == cudaStreamCaptureModeGlobal && globalCaptures > 0) {
+    fakeViolation("%s while another thread captures a stream in global mode", function);
+  } else {
+    return cudaSuccess;
+  }
   return fakeCudaResult(cudaErrorStreamCaptureUnsupported);
 }
 

@@ -93,7 +93,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   FAKE_CUDA(cudaErrorUnknown);
   const cudaError_t error = ask(stream, __func__);
-  return error == cudaSuccess && fakeIsHanging() ? fakeCudaResult(cudaErrorNotReady) : error;
+  return error == cudaSuccess && (fakeIsHanging() || fakeBusy()) ? fakeCudaResult(cudaErrorNotReady) : error;
 }
 
 cudaError_t cudaStreamGetDevice(cudaStream_t stream, int* device) {
@@ -180,7 +180,7 @@ static cudaError_t askEvent(cudaEvent_t event, const char* function) {
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   FAKE_CUDA_UNSAFE(cudaErrorUnknown);
   const cudaError_t error = askEvent(event, __func__);
-  return error == cudaSuccess && fakeIsHanging() ? fakeCudaResult(cudaErrorNotReady) : error;
+  return error == cudaSuccess && (fakeIsHanging() || fakeBusy()) ? fakeCudaResult(cudaErrorNotReady) : error;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {

@@ -77,8 +77,9 @@ struct ncclComm {
   int users; /* groups that are at work on it */
   int windows;
   int inGraphs; /* operations that a captured graph holds */
-  bool blocking;
   bool finalized, aborted;
+  bool patient;           /* does not block: who asks for its state finds out how far it is */
+  struct fakeOp* pending; /* what it was asked to do and has not done yet */
   ncclResult_t asyncError;
   int64_t birth;
 };
@@ -122,7 +123,7 @@ ncclResult_t fakeCheckComm(ncclComm_t comm, const char* function);
 fakeWorld* fakeWorldOfId(const ncclUniqueId* id);
 fakeWorld* fakeWorldAdd(const ncclUniqueId* id, int nRanks, int joined);
 /* For a rank that the world's `joined` counts already. */
-ncclComm_t fakeCommAdd(fakeWorld* world, int rank, int device, bool blocking);
+ncclComm_t fakeCommAdd(fakeWorld* world, int rank, int device);
 void fakeCommRemove(ncclComm_t comm);
 
 /* Brings a ticket to the communicator's next step; NULL (and said why) if the others' step is another kind. */
@@ -145,7 +146,6 @@ typedef struct fakeOp {
   ncclWindow_t* newWindow;
   ncclUniqueId id;
   int nRanks, rank;
-  bool blocking; /* the communicator to come */
   fakeTicket ticket;
   fakeStep* step;
   /* Moving data. */

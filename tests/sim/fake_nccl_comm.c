@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "fake_nccl.h"
 
@@ -64,16 +65,26 @@ static ncclResult_t checkConfig(const ncclConfig_t* config, const char* function
   return ncclSuccess;
 }
 
-/* What a communicator that does not block answers; what was begun has ended all the same. */
-static ncclResult_t answer(ncclResult_t result, bool blocking) {
-  return result == ncclSuccess && !blocking ? ncclInProgress : result;
+/* What a communicator that does not block is asked for begins here and ends in settle(). */
+static ncclResult_t begin(fakeOp op, ncclResult_t (*post)(fakeOp* op)) {
+  fakeOp* const pending = malloc(sizeof *pending);
+  if (pending == NULL) return ncclSystemError;
+  const ncclResult_t result = post(&op);
+  if (result != ncclSuccess) {
+    free(pending);
+    return result;
+  }
+  *pending = op;
+  fakeLock();
+  op.comm->patient = true;
+  op.comm->pending = pending;
+  op.comm->asyncError = ncclInProgress;
+  if (op.kind == FAKE_OP_INIT) *op.newComm = op.comm;
+  fakeUnlock();
+  return ncclInProgress;
 }
 
-static bool isBlocking(const ncclConfig_t* config) {
-  return config == NULL || config->blocking != 0;
-}
-
-static ncclResult_t initRank(ncclComm_t* comm, int nRanks, ncclUniqueId id, int rank, bool blocking,
+static ncclResult_t initRank(ncclComm_t* comm, int nRanks, ncclUniqueId id, int rank, bool patient,
                              const char* function) {
   if (comm == NULL) return fakeGroupFail(fakeRefuse(ncclInvalidArgument, "%s: comm is NULL", function));
   *comm = NULL;
@@ -81,13 +92,7 @@ static ncclResult_t initRank(ncclComm_t* comm, int nRanks, ncclUniqueId id, int 
     return fakeGroupFail(fakeRefuse(ncclInvalidArgument, "%s: rank %d of %d", function, rank, nRanks));
   }
   if (id.internal[0] == 0) return fakeGroupFail(fakeRefuse(ncclInvalidArgument, "%s: an empty id", function));
-  fakeOp op = {.kind = FAKE_OP_INIT,
-               .operation = function,
-               .newComm = comm,
-               .id = id,
-               .nRanks = nRanks,
-               .rank = rank,
-               .blocking = blocking};
+  fakeOp op = {.kind = FAKE_OP_INIT, .operation = function, .newComm = comm, .id = id, .nRanks = nRanks, .rank = rank};
   fakeQuietBegin();
   const cudaError_t error = cudaGetDevice(&op.ticket.device);
   fakeQuietEnd();
@@ -95,19 +100,19 @@ static ncclResult_t initRank(ncclComm_t* comm, int nRanks, ncclUniqueId id, int 
     return fakeGroupFail(
         fakeRefuse(ncclUnhandledCudaError, "%s: cudaGetDevice: %s", function, cudaGetErrorString(error)));
   }
-  return fakeGroupAdd(&op);
+  return patient ? begin(op, fakeInitPost) : fakeGroupAdd(&op);
 }
 
 ncclResult_t ncclCommInitRank(ncclComm_t* comm, int nRanks, ncclUniqueId id, int rank) {
   FAKE_NCCL_GROUPED(ncclSystemError);
-  return initRank(comm, nRanks, id, rank, true, __func__);
+  return initRank(comm, nRanks, id, rank, false, __func__);
 }
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int nRanks, ncclUniqueId id, int rank, ncclConfig_t* config) {
   FAKE_NCCL_GROUPED(ncclSystemError);
   const ncclResult_t result = checkConfig(config, __func__);
   if (result != ncclSuccess) return fakeGroupFail(result);
-  return answer(initRank(comm, nRanks, id, rank, isBlocking(config), __func__), isBlocking(config));
+  return initRank(comm, nRanks, id, rank, config != NULL && config->blocking == 0, __func__);
 }
 
 ncclResult_t ncclCommInitAll(ncclComm_t* comms, int nDevices, const int* devices) {
@@ -121,7 +126,7 @@ ncclResult_t ncclCommInitAll(ncclComm_t* comms, int nDevices, const int* devices
   fakeGroupBegin();
   for (int rank = 0; rank < nDevices && error == cudaSuccess && result == ncclSuccess; rank++) {
     error = cudaSetDevice(devices != NULL ? devices[rank] : rank);
-    if (error == cudaSuccess) result = initRank(&comms[rank], nDevices, id, rank, true, __func__);
+    if (error == cudaSuccess) result = initRank(&comms[rank], nDevices, id, rank, false, __func__);
   }
   if (error != cudaSuccess) {
     fakeGroupFail(fakeRefuse(ncclUnhandledCudaError, "%s: %s", __func__, cudaGetErrorString(error)));
@@ -143,7 +148,7 @@ static ncclResult_t joinWorld(fakeOp* op) {
   if (world->joined == op->nRanks || (step != NULL && step->tickets[op->rank].present)) {
     return fakeRefuse(ncclInvalidUsage, "rank %d joins a world of %d ranks a second time", op->rank, op->nRanks);
   }
-  op->comm = fakeCommAdd(world, op->rank, op->ticket.device, op->blocking);
+  op->comm = fakeCommAdd(world, op->rank, op->ticket.device);
   if (op->comm == NULL) return ncclSystemError;
   world->joined++;
   op->step = fakeStepReach(op->comm, FAKE_STEP_INIT, op->ticket);
@@ -200,9 +205,8 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* newC
                      .operation = __func__,
                      .comm = comm,
                      .newComm = newComm,
-                     .blocking = config != NULL ? isBlocking(config) : comm->blocking,
                      .ticket = {false, comm->device, color, key}};
-  return answer(fakeGroupAdd(&op), comm->blocking);
+  return comm->patient ? begin(op, fakeSplitPost) : fakeGroupAdd(&op);
 }
 
 ncclResult_t fakeSplitPost(fakeOp* op) {
@@ -225,8 +229,7 @@ static ncclComm_t childOf(const fakeOp* op) {
     rank += other.key < mine.key || (other.key == mine.key && r < op->comm->rank);
   }
   if (step->children[first] == NULL) step->children[first] = fakeWorldAdd(NULL, ranks, ranks);
-  return step->children[first] != NULL ? fakeCommAdd(step->children[first], rank, op->comm->device, op->blocking)
-                                       : NULL;
+  return step->children[first] != NULL ? fakeCommAdd(step->children[first], rank, op->comm->device) : NULL;
 }
 
 ncclResult_t fakeSplitComplete(fakeOp* op, int64_t deadline) {
@@ -240,6 +243,28 @@ ncclResult_t fakeSplitComplete(fakeOp* op, int64_t deadline) {
   fakeStepLeave(op->comm, op->step);
   fakeUnlock();
   return result;
+}
+
+/* ---- Not blocking ------------------------------------------------------------------------------------- */
+
+static ncclResult_t judge(const fakeOp* op) {
+  if (op->step->broken) return fakeRefuse(ncclRemoteError, "%s: another rank gave up", op->operation);
+  if (op->kind == FAKE_OP_INIT) return checkDevices(op->step, op->nRanks);
+  if (op->ticket.color == NCCL_SPLIT_NOCOLOR) return ncclSuccess;
+  *op->newComm = childOf(op);
+  return *op->newComm != NULL ? ncclSuccess : ncclSystemError;
+}
+
+/* With the lock held: ends what is pending if all have come, or, `abandon`, whether they have or not. Whoever waits for
+ * this rank is not told, and waits on. */
+static void settle(ncclComm_t comm, bool abandon) {
+  fakeOp* const op = comm->pending;
+  if (op == NULL || (!abandon && !op->step->broken && op->step->arrived < comm->world->nRanks)) return;
+  comm->asyncError = abandon ? ncclInternalError : judge(op);
+  comm->pending = NULL;
+  fakeStepLeave(comm, op->step);
+  fakeWakeAll();
+  free(op);
 }
 
 /* ---- Graphs ------------------------------------------------------------------------------------------ */
@@ -291,7 +316,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   fakeLock();
   comm->finalized = true;
   fakeUnlock();
-  return answer(ncclSuccess, comm->blocking);
+  return ncclSuccess;
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
@@ -305,6 +330,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   }
   if (comm->users > 0) fakeViolation("%s: rank %d is in a group", __func__, comm->rank);
   if (comm->inGraphs > 0) fakeViolation("%s: rank %d would wait for its graphs for ever", __func__, comm->rank);
+  settle(comm, true);
   fakeWindowsDrop(comm);
   fakeCommRemove(comm);
   fakeUnlock();
@@ -318,11 +344,17 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
   if (result != ncclSuccess) return result;
   fakeLock();
   comm->aborted = true;
+  settle(comm, true);
   fakeWakeAll();
   fakeSetHanging(0);
   fakeCount(FAKE_COUNTER(aborts), 1);
+  const int lasts = fakeAbortMs();
+  if (lasts == 0) fakeWindowsDrop(comm);
   /* Another thread that waits in a group of this communicator gives up now; it must be out first, and graphs gone. */
   while (comm->users > 0 || comm->inGraphs > 0) fakeWaitPatiently();
+  fakeUnlock();
+  nanosleep(&(struct timespec){.tv_sec = lasts / 1000, .tv_nsec = lasts % 1000 * 1000000}, NULL);
+  fakeLock();
   fakeWindowsDrop(comm);
   fakeCommRemove(comm);
   fakeUnlock();
@@ -357,6 +389,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* asyncError) {
   const ncclResult_t result = fakeCheckComm(comm, __func__);
   if (result != ncclSuccess) return result;
   fakeLock();
+  settle(comm, false);
   *asyncError = comm->asyncError;
   fakeUnlock();
   return ncclSuccess;

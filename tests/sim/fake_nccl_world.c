@@ -114,13 +114,12 @@ static void removeWorld(fakeWorld* world) {
   free(world);
 }
 
-ncclComm_t fakeCommAdd(fakeWorld* world, int rank, int device, bool blocking) {
+ncclComm_t fakeCommAdd(fakeWorld* world, int rank, int device) {
   ncclComm_t comm = calloc(1, sizeof *comm);
   if (comm == NULL) return NULL;
   comm->magic = FAKE_COMM_MAGIC;
   comm->rank = rank;
   comm->device = device;
-  comm->blocking = blocking;
   comm->world = world;
   comm->birth = fakeBorn(FAKE_COUNTER(comms));
   return comm;

@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -24,16 +25,21 @@ typedef struct fakeSettings {
   int windowSupport;
   int cudaGone;
   int nvlink;
+  int busy;
+  int abortMs;
 } fakeSettings;
 
 #define FAKE_DEFAULT_SETTINGS \
-  { 20000, 16, 1, 0, 1 }
+  { 20000, 16, 1, 0, 1, 0, 0 }
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static fakeCounters counters;
 static int64_t sentBytes[FAKE_MAX_RANKS][FAKE_MAX_RANKS];
 static fakeFault faultAnywhere;
 static fakeVisit visit;
+static atomic_bool awaited;       /* the visit; like the next */
+static atomic_bool armedAnywhere; /* looked at without the mutex, which would order threads that nothing else does */
+static const char* lastStruck;
 static fakeSettings settings = FAKE_DEFAULT_SETTINGS;
 static int64_t generation = 1; /* one more with every reset */
 
@@ -74,6 +80,7 @@ int64_t fakeBorn(size_t counter) {
   if (quiet) return 0;
   pthread_mutex_lock(&mutex);
   ++*counterAt(counter);
+  ++counters.made;
   const int64_t birth = generation;
   pthread_mutex_unlock(&mutex);
   return birth;
@@ -94,20 +101,37 @@ static fakeVisit takeVisit(const char* function) {
   fakeVisit due = {NULL, 0, NULL, NULL};
   pthread_mutex_lock(&mutex);
   if (visit.left > 0 && strcmp(visit.function, function) == 0 && --visit.left == 0) due = visit;
+  atomic_store_explicit(&awaited, visit.left > 0, memory_order_relaxed);
   pthread_mutex_unlock(&mutex);
   return due;
 }
 
 bool fakeStrikes(const char* function) {
   if (quiet) return false;
-  const fakeVisit due = takeVisit(function);
-  if (due.call != NULL) due.call(due.argument);
+  if (atomic_load_explicit(&awaited, memory_order_relaxed)) {
+    const fakeVisit due = takeVisit(function);
+    if (due.call != NULL) due.call(due.argument);
+  }
+  if (faultHere.left == 0 && !atomic_load_explicit(&armedAnywhere, memory_order_relaxed)) return false;
   pthread_mutex_lock(&mutex);
   const bool here = strikes(&faultHere, function);
   const bool struck = strikes(&faultAnywhere, function) || here;
   counters.faults += struck;
+  if (struck) lastStruck = function;
+  atomic_store_explicit(&armedAnywhere, faultAnywhere.left > 0, memory_order_relaxed);
   pthread_mutex_unlock(&mutex);
   return struck;
+}
+
+const char* fakeStruck(void) {
+  pthread_mutex_lock(&mutex);
+  const char* const function = lastStruck;
+  pthread_mutex_unlock(&mutex);
+  return function;
+}
+
+int fakeIsArmedHere(void) {
+  return faultHere.left > 0;
 }
 
 void fakeQuietBegin(void) {
@@ -150,11 +174,17 @@ static void writeSetting(int* setting, int value) {
 int fakeDeadlineMs(void) {
   return readSetting(&settings.deadlineMs);
 }
+int fakeAbortMs(void) {
+  return readSetting(&settings.abortMs);
+}
 int fakeDeviceCount(void) {
   return readSetting(&settings.deviceCount);
 }
 bool fakeWindowSupport(void) {
   return readSetting(&settings.windowSupport) != 0;
+}
+bool fakeBusy(void) {
+  return readSetting(&settings.busy) != 0;
 }
 bool fakeNvlink(void) {
   return readSetting(&settings.nvlink) != 0;
@@ -166,11 +196,17 @@ bool fakeCudaGone(void) {
 void fakeSetDeadlineMs(int ms) {
   writeSetting(&settings.deadlineMs, ms);
 }
+void fakeSetAbortMs(int ms) {
+  writeSetting(&settings.abortMs, ms);
+}
 void fakeSetDeviceCount(int count) {
   writeSetting(&settings.deviceCount, count);
 }
 void fakeSetWindowSupport(int supported) {
   writeSetting(&settings.windowSupport, supported);
+}
+void fakeSetBusy(int busy) {
+  writeSetting(&settings.busy, busy);
 }
 void fakeSetNvlink(int linked) {
   writeSetting(&settings.nvlink, linked);
@@ -199,6 +235,9 @@ void fakeReset(void) {
   memset(sentBytes, 0, sizeof sentBytes);
   faultAnywhere = (fakeFault){NULL, 0};
   visit = (fakeVisit){NULL, 0, NULL, NULL};
+  atomic_store_explicit(&awaited, false, memory_order_relaxed);
+  atomic_store_explicit(&armedAnywhere, false, memory_order_relaxed);
+  lastStruck = NULL;
   settings = (fakeSettings)FAKE_DEFAULT_SETTINGS;
   generation++;
   pthread_mutex_unlock(&mutex);
@@ -209,12 +248,14 @@ void fakeReset(void) {
 void fakeFailNth(const char* function, int n) {
   pthread_mutex_lock(&mutex);
   faultAnywhere = (fakeFault){function, n};
+  atomic_store_explicit(&armedAnywhere, n > 0, memory_order_relaxed);
   pthread_mutex_unlock(&mutex);
 }
 
 void fakeCallAtNth(const char* function, int n, void (*call)(void*), void* argument) {
   pthread_mutex_lock(&mutex);
   visit = (fakeVisit){function, n, call, argument};
+  atomic_store_explicit(&awaited, n > 0, memory_order_relaxed);
   pthread_mutex_unlock(&mutex);
 }
 

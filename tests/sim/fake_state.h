@@ -38,9 +38,11 @@ __attribute__((format(printf, 1, 2))) void fakeViolation(const char* format, ...
 void fakeWaitWhileHanging(const char* function);
 
 int fakeDeadlineMs(void);
+int fakeAbortMs(void);
 int fakeDeviceCount(void);
 bool fakeWindowSupport(void);
 bool fakeCudaGone(void);
 bool fakeNvlink(void);
+bool fakeBusy(void);
 
 #endif /* ULYX_TESTS_SIM_FAKE_STATE_H_ */

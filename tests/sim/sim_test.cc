@@ -255,6 +255,37 @@ TEST_F(Fakes, AbortFromAnotherThreadEndsTheWaiting) {
   ExpectNothingLeft();
 }
 
+TEST_F(Fakes, ACommunicatorThatDoesNotBlockIsThereBeforeTheOthersAre) {
+  ncclUniqueId id;
+  ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess);
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  ncclComm_t comms[2] = {}, children[2] = {};
+  ncclResult_t state = ncclSuccess;
+  const auto stateOf = [&state](ncclComm_t comm) {
+    EXPECT_EQ(ncclCommGetAsyncError(comm, &state), ncclSuccess);
+    return state;
+  };
+  for (int rank = 0; rank < 2; rank++) {  // one thread: it never waits
+    ASSERT_EQ(cudaSetDevice(rank), cudaSuccess);
+    ASSERT_EQ(ncclCommInitRankConfig(&comms[rank], 2, id, rank, &config), ncclInProgress);
+    ASSERT_NE(comms[rank], nullptr);
+    EXPECT_EQ(stateOf(comms[rank]), rank == 0 ? ncclInProgress : ncclSuccess);
+  }
+  EXPECT_EQ(stateOf(comms[0]), ncclSuccess);
+  for (int rank = 0; rank < 2; rank++) {
+    EXPECT_EQ(ncclCommSplit(comms[rank], 0, rank, &children[rank], nullptr), ncclInProgress);
+    EXPECT_EQ(stateOf(comms[rank]), rank == 0 ? ncclInProgress : ncclSuccess);
+    EXPECT_EQ(children[rank] == nullptr, rank == 0);
+  }
+  EXPECT_EQ(stateOf(comms[0]), ncclSuccess);
+  for (ncclComm_t comm : {children[0], children[1], comms[0], comms[1]}) EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
+  ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess);
+  ASSERT_EQ(ncclCommInitRankConfig(&comms[0], 2, id, 0, &config), ncclInProgress);
+  EXPECT_EQ(ncclCommAbort(comms[0]), ncclSuccess);  // the only way out
+  ExpectNothingLeft();
+}
+
 TEST_F(Fakes, WrongArgumentsAreRefusedAndFailTheGroup) {
   WithRanks(2, [](Rank& rank) {
     int* const data = DeviceArray(std::vector<int>(4));
@@ -580,6 +611,22 @@ TEST_F(Capture, RefusesWhatCudaRefuses) {
   EXPECT_EQ(mode, cudaStreamCaptureModeRelaxed);
   fakeSetCapturing(stream_, 0);
   EXPECT_EQ(fakeGet().violations, 3);
+}
+
+TEST_F(Capture, InGlobalModeForbidsEveryThreadWhatItForbidsItsOwn) {
+  fakeSetCapturing(stream_, 0);
+  fakeSetCapturingGlobally(stream_, 1);
+  std::thread([this] {
+    EXPECT_EQ(cudaEventQuery(join_), cudaErrorStreamCaptureUnsupported);
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeThreadLocal;
+    EXPECT_EQ(cudaThreadExchangeStreamCaptureMode(&mode), cudaSuccess);
+    EXPECT_EQ(mode, cudaStreamCaptureModeGlobal);
+    EXPECT_EQ(cudaEventQuery(join_), cudaSuccess);
+  }).join();
+  EXPECT_EQ(cudaEventQuery(join_), cudaErrorStreamCaptureUnsupported);
+  EXPECT_EQ(fakeGet().violations, 2);
+  fakeSetCapturingGlobally(stream_, 0);
+  EXPECT_EQ(cudaEventQuery(join_), cudaSuccess);
 }
 
 // ---- Kernels ------------------------------------------------------------------------------------------

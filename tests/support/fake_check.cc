@@ -9,7 +9,10 @@
 namespace {
 
 class FakeCheck : public ::testing::EmptyTestEventListener {
-  void OnTestStart(const ::testing::TestInfo&) override { fakeReset(); }
+  void OnTestStart(const ::testing::TestInfo&) override {
+    fakeReset();
+    host_ = fakeHostGet();
+  }
 
   void OnTestEnd(const ::testing::TestInfo&) override {
     const fakeCounters counters = fakeGet();
@@ -24,7 +27,14 @@ class FakeCheck : public ::testing::EmptyTestEventListener {
     EXPECT_EQ(counters.windows, 0);
     EXPECT_EQ(counters.registrations, 0);
     EXPECT_EQ(counters.openGroups, 0);
+    const fakeHostUse host = fakeHostGet();
+    EXPECT_EQ(host.blocks, host_.blocks);
+    EXPECT_EQ(host.bytes, host_.bytes);
+    EXPECT_EQ(host.threads, host_.threads);
+    EXPECT_EQ(host.locks, host_.locks);
   }
+
+  fakeHostUse host_ = {};
 };
 
 [[maybe_unused]] const bool added = [] {

@@ -11,7 +11,10 @@ const World* LoopbackWorld();           // loopback_world.cc
 const World* CudaWorld(int transport);  // cuda_world.cc
 
 const std::vector<const World*>& Worlds() {
-#if defined(ULYX_TEST_WORLD_SIM) || defined(ULYX_TEST_WORLD_ONEGPU)
+#if defined(ULYX_TEST_WORLD_SIM) && defined(ULYX_TEST_WORLD_LOOPBACK)
+  static const std::vector<const World*> worlds = {LoopbackWorld(), CudaWorld(ulyxTransportNccl),
+                                                   CudaWorld(ulyxTransportDirect), CudaWorld(ulyxTransportCopyEngine)};
+#elif defined(ULYX_TEST_WORLD_SIM) || defined(ULYX_TEST_WORLD_ONEGPU)
   static const std::vector<const World*> worlds = {CudaWorld(ulyxTransportNccl), CudaWorld(ulyxTransportDirect),
                                                    CudaWorld(ulyxTransportCopyEngine)};
 #elif defined(ULYX_HAVE_CUDA)

@@ -5,6 +5,8 @@
 //   loopback                   threads of this process and host memory
 //   nccl, direct, copy_engine  one real GPU a rank
 //   sim, sim_direct, ...       the same transports over a fake NCCL and a fake CUDA, on the CPU (ULYX_TEST_WORLD_SIM)
+//                              with loopback beside them where the library's own memory is counted
+//                              (ULYX_TEST_WORLD_LOOPBACK)
 //   onegpu, onegpu_direct, ... over a fake NCCL and real CUDA, all ranks on device 0 (ULYX_TEST_WORLD_ONEGPU)
 //
 // A Session is a world with its runtimes made.
