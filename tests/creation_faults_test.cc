@@ -310,6 +310,22 @@ TEST(CreationFault, OfOneRankEndsTheOthersByTheirDeadline) {
   }
 }
 
+// A rank that fails before it joins is missed by those that have joined.
+TEST(CreationFault, OfOneRankThatHasNotJoinedEndsTheWorldThatOneThreadMakes) {
+  const World& world = On(ulyxTransportNccl);
+  const std::vector<int> devices = world.Devices(3);
+  ulyxConfig_t config = ULYX_CONFIG_INITIALIZER;
+  config.timeoutMs = 300;
+  world.Complete(&config);
+  ulyxRuntime_t runtimes[3] = {};
+  fakeSetDeadlineMs(8000);  // NCCL itself waits for ever
+  fakeFailNth("cudaSetDevice", 1);
+  const Clock::time_point start = Clock::now();
+  EXPECT_NE(ulyxRuntimeCreateLocal(&config, 3, devices.data(), runtimes), ulyxSuccess);
+  EXPECT_LT(std::chrono::duration<double>(Clock::now() - start).count(), 5);
+  for (ulyxRuntime_t runtime : runtimes) EXPECT_EQ(runtime, nullptr);
+}
+
 // One thread makes all ranks: what fails on it, before their threads start, while they do, or after.
 TEST(CreationFault, OfTheThreadThatMakesAllRanksLeavesNoneBehind) {
   const World& world = On(ulyxTransportNccl);

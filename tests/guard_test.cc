@@ -206,6 +206,22 @@ TEST(Guard, CountsAnExchangesTimeFromTheEndOfTheOneBefore) {
   session.Run([&](int rank) { MUST(ranks[rank]->Exchange()); });
 }
 
+// NCCL's abort takes its time, and until it is through the communicator's windows are there.
+TEST(Guard, LetsNobodyFreeWhatACommunicatorHoldsThatIsBeingAborted) {
+  const ulyxConfig_t config = Impatient();
+  Session session(Nccl(), 2, &config);
+  fakeSetAbortMs(100);
+  session.Run([&](int rank) {
+    void* memory = nullptr;
+    MUST(ulyxMemAlloc(session.Runtime(rank), 1000, &memory));
+    if (rank == 1) return;
+    EXPECT_EQ(TryPlan(session, rank), ulyxTimeout);  // rank 1 does not come
+    EXPECT_EQ(ulyxMemFree(session.Runtime(rank), memory), ulyxSuccess) << ulyxGetLastError(nullptr);
+  });
+  session.Destroy();
+  EXPECT_EQ(fakeGet().violations, 0);
+}
+
 // ---- A reason that is there stays ------------------------------------------------------------------------
 
 class LostWorlds : public ::testing::TestWithParam<const World*> {};

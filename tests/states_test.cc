@@ -5,6 +5,7 @@
 // function that ulyx.h gains and the table of calls does not fails the test.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <fstream>
 #include <memory>
 #include <set>
@@ -124,6 +125,28 @@ TEST_P(States, OfWorldsThatThisRankBrokeSayWhyWhereOthersAreNeeded) {
   EXPECT_EQ(ulyxHeadsToSeq(actor.plans[0], &actor.oIn, &actor.oOut, actor.stream), ulyxUnhandledCudaError);
   Call(&actor, AllRows(*GetParam()), &Row::lost);
   *session.RuntimePtr(0) = actor.runtime;
+}
+
+// There is nothing to wait for: the device has told already.
+TEST_P(States, OfWorldsThatADeviceLostSayWhyAtOnce) {
+  if (!Meets()) GTEST_SKIP() << GetParam()->Name() << " learns nothing from devices";
+  const ulyxConfig_t config = Config(2000);
+  Session session(*GetParam(), kActors, &config);
+  std::unique_ptr<Actor> actors[kActors];
+  session.Run([&](int rank) {
+    GetParam()->Use(rank);
+    actors[rank] = std::make_unique<Actor>(session, rank);
+  });
+  Actor& actor = *actors[0];
+  GetParam()->Use(0);
+  fakeFailNthHere("ulyxLaunchExchange", 1);
+  EXPECT_EQ(ulyxHeadsToSeq(actor.plans[0], &actor.oIn, &actor.oOut, actor.stream), ulyxUnhandledCudaError);
+  for (const Row& row : AllRows(*GetParam())) {
+    if (row.lost != kLost) continue;
+    const auto start = std::chrono::steady_clock::now();
+    Expect(row, kLost, row.call(actor), actor.runtime);
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(1500)) << row.name;
+  }
 }
 
 TEST_P(States, OfHandlesThatAreNullAreRefusedOrLeftAlone) {
