@@ -1,7 +1,7 @@
 # Finds nvcc, the CUDA runtime and NCCL, and says at configure time which transports the build will have.
 # Sets ULYX_HAVE_CUDA and, when it is true, the target ulyx_cuda_deps.
 
-set(ULYX_NCCL_AT_LEAST 2.27) # windows (ncclCommWindowRegister)
+set(ULYX_NCCL_AT_LEAST 2.19) # ncclMemAlloc
 set(ULYX_HAVE_CUDA OFF)
 set(ulyx_why_not "")
 
@@ -36,7 +36,10 @@ endif()
 
 if(ULYX_HAVE_CUDA)
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-    set(CMAKE_CUDA_ARCHITECTURES 80 90)
+    set(CMAKE_CUDA_ARCHITECTURES 80-real 90) # code of each, and PTX of the newest for what comes after it
+    if(CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12.8)
+      set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 100)
+    endif()
   endif()
   set(CMAKE_CUDA_STANDARD 17)
   set(CMAKE_CUDA_STANDARD_REQUIRED ON)

@@ -19,20 +19,21 @@
 
 namespace {
 
-using GetPointer = ncclResult_t (*)(ncclWindow_t, size_t, int, void**);
+using Window = ncclWindow_vidmem*;  // ncclWindow_t, from NCCL 2.28 on
+using GetPointer = ncclResult_t (*)(Window, size_t, int, void**);
 
 GetPointer findGetPointer() {
   return reinterpret_cast<GetPointer>(dlsym(RTLD_DEFAULT, "ncclGetLsaDevicePointer"));
 }
 
 #if ULYX_WINDOW_KERNEL
-__global__ void readPeers(ncclWindow_t window, int nRanks, uint64_t* words) {
+__global__ void readPeers(Window window, int nRanks, uint64_t* words) {
   for (int rank = 0; rank < nRanks; ++rank)
     words[rank] = reinterpret_cast<uint64_t>(ncclGetLsaPointer(window, 0, rank));
 }
 #endif
 
-cudaError_t readByKernel(ncclWindow_t window, int nRanks, uint64_t* words, void** peers, cudaStream_t stream) {
+cudaError_t readByKernel(Window window, int nRanks, uint64_t* words, void** peers, cudaStream_t stream) {
 #if ULYX_WINDOW_KERNEL
   readPeers<<<1, 1, 0, stream>>>(window, nRanks, words);
   const cudaError_t launched = cudaGetLastError();
@@ -61,7 +62,7 @@ extern "C" int ulyxWindowsAreReadable(int ncclVersion) {
   return ULYX_WINDOW_KERNEL && ncclVersion / 100 == NCCL_VERSION_CODE / 100;
 }
 
-extern "C" cudaError_t ulyxWindowReadPeers(ncclWindow_t window, int nRanks, uint64_t* words, void** peers,
+extern "C" cudaError_t ulyxWindowReadPeers(Window window, int nRanks, uint64_t* words, void** peers,
                                            cudaStream_t stream) {
   const GetPointer getPointer = findGetPointer();
   for (int rank = 0; rank < nRanks; ++rank) peers[rank] = nullptr;

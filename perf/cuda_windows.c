@@ -3,6 +3,13 @@
  * What NCCL itself is timed in: buffers that it allocated and registered. */
 #include "cuda_backend.h"
 
+#if NCCL_VERSION_CODE < NCCL_VERSION(2, 27, 0)
+/* Windows came with 2.27: an older NCCL is timed through buffers of its own. */
+typedef void* ncclWindow_t;
+#define ncclCommWindowRegister(comm, data, bytes, window, flags) ncclSuccess
+#define ncclCommWindowDeregister(comm, window) ncclSuccess
+#endif
+
 bool perfCudaTimeInWindows(perfRank_t* me, int64_t bytes, const perfTask_t* task, void* buffers[2],
                            const perfRepeat_t* repeat, double* us) {
   bool ok = false;

@@ -37,6 +37,7 @@ static ulyxResult_t allocate(ulyxNcclWorld* world, int64_t bytes, ulyxArena** cr
 
 static ulyxResult_t registerWindow(ulyxNcclWorld* world, ulyxArena* arena) {
   ncclComm_t comm = NULL;
+  if (ncclCommWindowRegister == NULL) return ulyxSuccess;
   ULYX_TRY(ulyxGuardEnter(&world->guard, "the registration of memory", &comm));
   return ulyxGuardLeave(&world->guard, ULYX_NCCL(comm, ncclCommWindowRegister(comm, arena->data, (size_t)arena->bytes,
                                                                               &arena->window, NCCL_WIN_DEFAULT)));

@@ -108,19 +108,28 @@ static ulyxResult_t store(ulyxTransport* transport, const int32_t* values, int64
   return result;
 }
 
+/* What devices have lost is lost for NCCL too: nothing may wait for peers. Speaks of a lost world. */
+static ulyxResult_t checkWorld(ulyxGpu* self) {
+  if (!ulyxMeetingsAreLost(&self->meetings)) return ulyxGuardFound(&self->world.guard);
+  ulyxGuardLose(&self->world.guard, ulyxRemoteError, "an exchange lost the world; destroy the runtime");
+  return ulyxMeetingsFound(&self->meetings);
+}
+
 static ulyxResult_t gather(ulyxTransport* transport, const int64_t* mine, int count, int64_t* all) {
+  ulyxGpu* const self = (ulyxGpu*)transport;
   int previous = 0;
+  ULYX_TRY(checkWorld(self));
   ULYX_TRY(ulyxDeviceEnter(transport->device, &previous));
-  const ulyxResult_t result = ulyxNcclWorldGather(&((ulyxGpu*)transport)->world, mine, count, all);
+  const ulyxResult_t result = ulyxNcclWorldGather(&self->world, mine, count, all);
   ulyxDeviceLeave(transport->device, previous);
   return result;
 }
 
-/* After it nothing of this rank is running. What devices have lost is lost for NCCL too: nothing may wait for peers. */
+/* After it nothing of this rank is running. */
 static cudaError_t drain(ulyxGpu* self) {
-  if (ulyxMeetingsAreLost(&self->meetings)) {
-    ulyxGuardLose(&self->world.guard, ulyxRemoteError, "an exchange lost the world; destroy the runtime");
-  }
+  ulyxUndoBegin();
+  (void)checkWorld(self);
+  ulyxUndoEnd();
   return ulyxNcclWorldDrain(&self->world);
 }
 
@@ -137,6 +146,7 @@ static ulyxResult_t memAlloc(ulyxTransport* transport, int64_t bytes, void** dat
   ulyxGpu* const self = (ulyxGpu*)transport;
   ulyxArena* block = NULL;
   int previous = 0;
+  ULYX_TRY(checkWorld(self));
   ULYX_TRY(ulyxDeviceEnter(transport->device, &previous));
   const ulyxResult_t result = ulyxArenaCreate(&self->world, &self->windows, bytes, &block);
   ulyxDeviceLeave(transport->device, previous);
@@ -172,6 +182,7 @@ static ulyxResult_t memFree(ulyxTransport* transport, void* data) {
 static ulyxResult_t reserveOnDevice(ulyxGpu* self, int64_t bytes) {
   int64_t largest = 0;
   ulyxArena* arena = NULL;
+  ULYX_TRY(checkWorld(self));
   ULYX_TRY(ulyxNcclWorldLargest(&self->world, bytes, &largest));
   if (self->arena != NULL && self->arena->bytes >= largest) return ulyxSuccess;
   ULYX_TRY(ULYX_CUDA(drain(self)));

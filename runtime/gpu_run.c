@@ -86,6 +86,8 @@ static ulyxResult_t checkStream(const ulyxGpu* gpu, ulyxStream_t stream, bool* c
     return ulyxFail(ulyxInvalidArgument, "the stream is on CUDA device %d, the runtime on %d", device,
                     gpu->base.device);
   }
+#else
+  (void)gpu;
 #endif
   return ulyxSuccess;
 }

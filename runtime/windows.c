@@ -168,7 +168,8 @@ static ulyxResult_t readPeers(ulyxWindows* windows, ulyxNcclWorld* world, void* 
                               Verdict* verdict, int64_t* detail) {
   for (int rank = 0; rank < world->nRanks; ++rank) peers[rank] = NULL;
   if (handle != NULL) {
-    ULYX_TRY(ULYX_CUDA(ulyxWindowReadPeers(handle, world->nRanks, windows->words, peers, world->side)));
+    struct ncclWindow_vidmem* const window = (struct ncclWindow_vidmem*)handle; /* another name for it in NCCL 2.27 */
+    ULYX_TRY(ULYX_CUDA(ulyxWindowReadPeers(window, world->nRanks, windows->words, peers, world->side)));
   }
   peers[world->rank] = data;
   for (int rank = 0; rank < world->nRanks && *verdict == verdictGood; ++rank) {

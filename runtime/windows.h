@@ -8,6 +8,7 @@
 
 #include <stdint.h>
 
+#include "nccl_windows.h"
 #include "nccl_world.h"
 
 /* More arenas than this are not written by peers in place. */

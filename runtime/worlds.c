@@ -10,7 +10,7 @@
 #include "cuda_check.h"
 #include "gpu.h"
 
-#define OLDEST_NCCL 22700 /* ncclCommWindowRegister */
+#define OLDEST_NCCL 21900 /* ncclMemAlloc */
 
 static ulyxResult_t checkNccl(void) {
   int version = 0;
