@@ -274,8 +274,8 @@ static ulyxResult_t destroyOnDevice(ulyxGpu* self) {
   return result;
 }
 
-/* CUDA has gone: what it owned went with it. */
-static void forgetDevice(ulyxGpu* self) {
+/* CUDA has gone: what it owned went with it. Whether the object itself may go. */
+static bool forgetDevice(ulyxGpu* self) {
   while (self->blocks != NULL) {
     ulyxArena* const block = self->blocks;
     self->blocks = block->next;
@@ -286,8 +286,8 @@ static void forgetDevice(ulyxGpu* self) {
   ulyxGraphsRelease(self->graphs);
   ulyxTraceDestroy(&self->trace);
   free(self->meetings.records);
-  ulyxGuardForget(&self->world.guard);
   ulyxWindowsForget(&self->windows);
+  return ulyxGuardForget(&self->world.guard);
 }
 
 static ulyxResult_t destroy(ulyxTransport* transport) {
@@ -296,15 +296,16 @@ static ulyxResult_t destroy(ulyxTransport* transport) {
   int previous = 0;
   const ulyxResult_t entered = ulyxDeviceEnter(transport->device, &previous);
   const cudaError_t drained = drain(self);
+  bool unused = true;
   if (ulyxCudaIsGone(drained)) {
-    forgetDevice(self);
+    unused = forgetDevice(self);
   } else { /* also on the wrong device: what can be freed is freed */
     result = destroyOnDevice(self);
     ulyxKeepFirst(&result, entered);
     ulyxKeepFirst(&result, ulyxCudaResult(drained, "cudaDeviceSynchronize"));
     if (entered == ulyxSuccess) ulyxDeviceLeave(transport->device, previous);
   }
-  free(self);
+  if (unused) free(self);
   return result;
 }
 

@@ -148,7 +148,7 @@ ulyxResult_t ulyxGuardEnter(ulyxGuard* guard, const char* call, ncclComm_t* comm
 ulyxResult_t ulyxGuardLeave(ulyxGuard* guard, ulyxResult_t result) {
   pthread_mutex_lock(&guard->lock);
   guard->call = NULL;
-  pthread_cond_broadcast(&guard->changed);
+  if (guard->lost != ulyxSuccess) pthread_cond_broadcast(&guard->changed); /* else nobody waits for it */
   const ulyxResult_t found = foundLocked(guard);
   pthread_mutex_unlock(&guard->lock);
   return found != ulyxSuccess ? found : result;
@@ -335,8 +335,12 @@ ulyxResult_t ulyxGuardDestroy(ulyxGuard* guard) {
   return result;
 }
 
-void ulyxGuardForget(ulyxGuard* guard) {
+bool ulyxGuardForget(ulyxGuard* guard) {
   stopThread(guard);
-  if (guard->reaping) pthread_detach(guard->reaper); /* it may be inside what has gone */
+  if (guard->reaping) { /* it may be inside what has gone, and look at the guard when it comes out */
+    pthread_detach(guard->reaper);
+    return false;
+  }
   destroyLock(guard);
+  return true;
 }

@@ -4,8 +4,8 @@
 #include <nvtx3/nvToolsExt.h>
 #include <stddef.h>
 
-/* CUDA 12's NVTX has no payloads: ranges then have names alone. */
-#if __has_include(<nvtx3/nvToolsExtPayload.h>)
+/* CUDA 12's NVTX has no payloads, and does not go with the header of a later one: ranges then have names alone. */
+#if defined(NVTX_NULLPTR) && __has_include(<nvtx3/nvToolsExtPayload.h>)
 #include <nvtx3/nvToolsExtPayload.h>
 #define HAS_PAYLOADS 1
 #else

@@ -72,10 +72,12 @@ fetch_cuda_headers() {
     12.*)
       unpack "$2" "nvidia-cuda-runtime-cu12==$1.*" '*/include/*'
       unpack "$2" "nvidia-cuda-nvcc-cu12==$1.*" '*/include/*'
+      unpack "$2" "nvidia-nvtx-cu12==$1.*" '*/include/*'
       ;;
     *)
       unpack "$2" "nvidia-cuda-runtime==$1.*" '*/include/*'
       unpack "$2" "nvidia-cuda-crt==$1.*" '*/include/*'
+      unpack "$2" "nvidia-nvtx==$1.*" '*/include/*'
       ;;
   esac
 }
