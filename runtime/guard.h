@@ -64,8 +64,8 @@ void ulyxGuardSetOwner(ulyxGuard* guard, ulyxGuardOwner owner);
 /* Destroys the communicator, or waits for what losing it has begun. This rank has nothing on the device any more, and
  * no graph that holds NCCL's work is left. */
 ulyxResult_t ulyxGuardDestroy(ulyxGuard* guard);
-/* CUDA has gone: the thread ends, and nothing else is touched. false: the guard's memory must stay, another thread may be
- * using it. */
+/* CUDA has gone: the thread ends, and nothing else is touched. false: the guard's memory must stay, another thread may
+ * be using it. */
 bool ulyxGuardForget(ulyxGuard* guard);
 
 /* `call` is a constant that names what the owner is about to do, for the error. *comm is good until ulyxGuardLeave.
