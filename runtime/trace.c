@@ -2,6 +2,7 @@
 #include "trace.h"
 
 #include <nvtx3/nvToolsExt.h>
+#include <pthread.h>
 #include <stddef.h>
 
 /* CUDA 12's NVTX has no payloads, and does not go with the header of a later one: ranges then have names alone. */
@@ -50,13 +51,18 @@ static uint64_t registerPayload(nvtxDomainHandle_t domain) {
 }
 #endif
 
+/* NVTX sets itself up for the process in its first calls, and not safely where threads make them at once. */
+static pthread_mutex_t firstCalls = PTHREAD_MUTEX_INITIALIZER;
+
 void ulyxTraceCreate(bool wanted, ulyxTrace* trace) {
   *trace = (ulyxTrace){0};
   if (!wanted) return;
+  pthread_mutex_lock(&firstCalls);
   trace->domain = nvtxDomainCreateA("ulyx");
 #if HAS_PAYLOADS
   if (trace->domain != NULL) trace->payloadSchema = registerPayload(trace->domain);
 #endif
+  pthread_mutex_unlock(&firstCalls);
 }
 
 void ulyxTraceDestroy(ulyxTrace* trace) {

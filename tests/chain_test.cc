@@ -466,13 +466,12 @@ TEST_P(Chains, ThatComeDenselyHaveTheSameBitsInEveryRun) {
 
 TEST_P(Chains, TakeTheLargestKeyDimAndRefuseTheNext) {
   ULYX_SKIP_BELOW(*GetParam(), 2);
-  if (IsThrifty(*GetParam())) GTEST_SKIP() << "merging does not depend on the world, and is slow under sanitizers";
   ChainCase c = Case({0, 2}, 2, true);
   c.heads = 1;
   c.keyDim = 384;
   c.valueDim = 1;
   c.dense = false;
-  Check(On(2), c, false);
+  if (!IsSanitized()) Check(On(2), c, false);  // much arithmetic, on memory that smaller ones use alike
   On(2).Run([&](int rank) {
     const auto refuse = [&](int64_t heads, int64_t keyDim, int64_t valueDim, std::initializer_list<std::string> words) {
       const ulyxContext_t context = MakeContext({0, 8}, 2, rank, ulyxSplitBalanced, 0);
