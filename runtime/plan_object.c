@@ -67,7 +67,7 @@ static ulyxResult_t buildLocally(ulyxPlan_t plan, const void* description, bool 
 /* plan may be NULL where `mine` is a failure: a rank that could make none says so too. */
 static ulyxResult_t agree(ulyxRuntime_t rt, ulyxPlan_t plan, ulyxResult_t mine) {
   ulyxStatement statement = {0};
-  if (mine == ulyxSuccess || mine == ulyxArenaTooSmall) {
+  if (plan != NULL && (mine == ulyxSuccess || mine == ulyxArenaTooSmall)) {
     statement = plan->subject->state(plan);
     plan->signature = statement.signature;
   }
