@@ -318,7 +318,8 @@ ULYX_API ulyxResult_t ulyxRuntimeCreate(const ulyxConfig_t* config, int nRanks, 
 
 /* The same over the ranks of a caller's communicator, which is used for one ncclCommSplit and no more: the
  * runtime works on the child, and the caller may go on using or destroy its own. Where that one does not block, the
- * wait for the other ranks ends by config.timeoutMs; where it does, when the caller aborts it. */
+ * wait for the other ranks ends by config.timeoutMs, after which it can only be aborted; where it does, when the caller
+ * aborts it. */
 ULYX_API ulyxResult_t ulyxRuntimeCreateFromComm(const ulyxConfig_t* config, struct ncclComm* comm, ulyxRuntime_t* rt);
 
 #define ULYX_LOCAL_MAX_RANKS 64
@@ -386,10 +387,10 @@ typedef enum {
 typedef void (*ulyxLogger_t)(void* user, ulyxLogLevel_t level, const char* line);
 
 /* From now on the logger hears every error that a call on this runtime or its plans returns, and what
- * ulyxRuntimeGetAsyncError finds. An error other than a refusal (ulyxInvalidArgument, ulyxInvalidUsage,
- * ulyxArenaTooSmall, ulyxClosed, ulyxUnsupported) also brings the flight record, if there were exchanges, and again
- * only after further ones or for another error. `user` is handed on. NULL: nobody is told, as at first. Also on a
- * closed runtime. */
+ * ulyxRuntimeGetAsyncError finds, but for the refusal of a second thread and what ulyxRuntimeAbort returns. An error
+ * other than a refusal (ulyxInvalidArgument, ulyxInvalidUsage, ulyxArenaTooSmall, ulyxClosed, ulyxUnsupported) also
+ * brings the flight record, if there were exchanges, and again only after further ones or for another error. `user` is
+ * handed on. NULL: nobody is told, as at first. Also on a closed runtime. */
 ULYX_API ulyxResult_t ulyxRuntimeSetLogger(ulyxRuntime_t rt, ulyxLogger_t logger, void* user);
 
 /* Hands the flight record to the logger: the last 32 exchanges, oldest first, with their number since creation,

@@ -566,7 +566,7 @@ class Runtime : public detail::Owner<ulyxRuntime_t> {
 
  private:
   static std::vector<Runtime> createLocal(int nRanks, const int* devices, const ulyxConfig_t& config) {
-    std::vector<ulyxRuntime_t> handles(static_cast<size_t>(nRanks > 0 ? nRanks : 1));
+    std::vector<ulyxRuntime_t> handles(static_cast<size_t>(nRanks > 0 && nRanks <= ULYX_LOCAL_MAX_RANKS ? nRanks : 1));
     std::vector<Runtime> rts(handles.size());  // before there is anything to lose
     check(ulyxRuntimeCreateLocal(&config, nRanks, devices, handles.data()));
     for (size_t rank = 0; rank < rts.size(); ++rank) rts[rank] = Runtime(handles[rank]);

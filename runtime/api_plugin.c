@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "runtime.h"
 #include "status.h"
 
 struct ulyxPluginContext {
@@ -109,6 +110,14 @@ static ulyxRuntime_t runtimeOf(ulyxPluginRuntime_t rt) {
 
 static ulyxPlan_t planOf(ulyxPluginPlan_t plan) {
   return (ulyxPlan_t)plan;
+}
+
+/* Plans do not know the plugin's runtimes, and a refusal is told to that of the call. */
+static ulyxResult_t checkPlan(ulyxPluginRuntime_t rt, ulyxPluginPlan_t plan) {
+  ULYX_TRY(ulyxRuntimeCheckHandle(runtimeOf(rt)));
+  ULYX_TRY(ulyxPlanCheckHandle(planOf(plan)));
+  if (planOf(plan)->rt == rt->rt) return ulyxSuccess;
+  return ulyxFail(ulyxInvalidArgument, "the plan is of another runtime");
 }
 
 /* ---- Structs ---------------------------------------------------------------------------------------- */
@@ -442,7 +451,9 @@ static ulyxResult_t givePlanInfo(ulyxPlan_t plan, ulyxPluginPlanInfo_v1_t* info)
 }
 
 static int32_t planGetInfo(ulyxPluginRuntime_t rt, ulyxPluginPlan_t plan, ulyxPluginPlanInfo_v1_t* info) {
-  return tellRuntime(rt, "planGetInfo", givePlanInfo(planOf(plan), info));
+  ulyxResult_t result = checkPlan(rt, plan);
+  if (result == ulyxSuccess) result = givePlanInfo(planOf(plan), info);
+  return tellRuntime(rt, "planGetInfo", result);
 }
 
 static ulyxResult_t giveTensors(ulyxPlan_t plan, ulyxPluginTensors_v1_t* tensors) {
@@ -463,15 +474,21 @@ static ulyxResult_t giveTensors(ulyxPlan_t plan, ulyxPluginTensors_v1_t* tensors
 }
 
 static int32_t planGetTensors(ulyxPluginRuntime_t rt, ulyxPluginPlan_t plan, ulyxPluginTensors_v1_t* tensors) {
-  return tellRuntime(rt, "planGetTensors", giveTensors(planOf(plan), tensors));
+  ulyxResult_t result = checkPlan(rt, plan);
+  if (result == ulyxSuccess) result = giveTensors(planOf(plan), tensors);
+  return tellRuntime(rt, "planGetTensors", result);
 }
 
 static int32_t planStoreCuSeqlens(ulyxPluginRuntime_t rt, ulyxPluginPlan_t plan, int32_t* cuSeqlens, void* stream) {
-  return tellRuntime(rt, "planStoreCuSeqlens", ulyxPlanStoreCuSeqlens(planOf(plan), cuSeqlens, stream));
+  ulyxResult_t result = checkPlan(rt, plan);
+  if (result == ulyxSuccess) result = ulyxPlanStoreCuSeqlens(planOf(plan), cuSeqlens, stream);
+  return tellRuntime(rt, "planStoreCuSeqlens", result);
 }
 
 static int32_t planDestroy(ulyxPluginRuntime_t rt, ulyxPluginPlan_t plan) {
-  return tellRuntime(rt, "planDestroy", ulyxPlanDestroy(planOf(plan)));
+  ulyxResult_t result = plan != NULL ? checkPlan(rt, plan) : ulyxSuccess;
+  if (result == ulyxSuccess) result = ulyxPlanDestroy(planOf(plan));
+  return tellRuntime(rt, "planDestroy", result);
 }
 
 /* ---- Exchanges -------------------------------------------------------------------------------------- */
@@ -485,7 +502,9 @@ static ulyxResult_t runSeqToHeads(ulyxPlan_t plan, const ulyxPluginTensors_v1_t*
 
 static int32_t seqToHeads(ulyxPluginRuntime_t rt, ulyxPluginPlan_t plan, const ulyxPluginTensors_v1_t* tensors,
                           void* stream) {
-  return tellRuntime(rt, "seqToHeads", runSeqToHeads(planOf(plan), tensors, stream));
+  ulyxResult_t result = checkPlan(rt, plan);
+  if (result == ulyxSuccess) result = runSeqToHeads(planOf(plan), tensors, stream);
+  return tellRuntime(rt, "seqToHeads", result);
 }
 
 static ulyxResult_t runHeadsToSeq(ulyxPlan_t plan, const ulyxPluginTensors_v1_t* tensors, ulyxStream_t stream) {
@@ -496,7 +515,9 @@ static ulyxResult_t runHeadsToSeq(ulyxPlan_t plan, const ulyxPluginTensors_v1_t*
 
 static int32_t headsToSeq(ulyxPluginRuntime_t rt, ulyxPluginPlan_t plan, const ulyxPluginTensors_v1_t* tensors,
                           void* stream) {
-  return tellRuntime(rt, "headsToSeq", runHeadsToSeq(planOf(plan), tensors, stream));
+  ulyxResult_t result = checkPlan(rt, plan);
+  if (result == ulyxSuccess) result = runHeadsToSeq(planOf(plan), tensors, stream);
+  return tellRuntime(rt, "headsToSeq", result);
 }
 
 extern ULYX_API const ulyxPlugin_v1_t ulyxPlugin_v1;

@@ -140,8 +140,12 @@ ulyxResult_t ulyxRuntimeDestroy(ulyxRuntime_t* rt) {
   const ulyxRuntime_t destroyed = *rt;
   const ulyxResult_t unused = destroyed->transport->ops->checkUnused(destroyed->transport);
   if (unused != ulyxSuccess) return ulyxRuntimeLeave(destroyed, unused);
+  const ulyxLogger_t logger = destroyed->logger;
+  void* const user = destroyed->loggerUser;
   *rt = NULL;
-  return ulyxRuntimeUnwrap(destroyed);
+  const ulyxResult_t result = ulyxRuntimeUnwrap(destroyed);
+  if (result != ulyxSuccess && logger != NULL) logger(user, ulyxLogError, ulyxThreadMessage());
+  return result;
 }
 
 ulyxResult_t ulyxMemAlloc(ulyxRuntime_t rt, int64_t bytes, void** ptr) {

@@ -165,14 +165,18 @@ static ulyxResult_t memFree(ulyxTransport* transport, void* data) {
   if (block == NULL) {
     return ulyxFail(ulyxInvalidArgument, "%p is no memory from ulyxMemAlloc of this runtime", data);
   }
+  /* NCCL keeps what a lost world has mapped until the graphs are gone that hold its work, and they write it */
+  ulyxUndoBegin();
+  const bool lost = checkWorld(self) != ulyxSuccess;
+  ulyxUndoEnd();
+  if (lost) ULYX_TRY(checkUnused(transport));
   int previous = 0;
   ULYX_TRY(ulyxDeviceEnter(transport->device, &previous));
   ulyxResult_t result = ULYX_CUDA(drain(self));
-  /* NCCL keeps what a lost world has mapped until the graphs are gone that hold its work */
-  if (result == ulyxSuccess && ulyxGuardFound(&self->world.guard) != ulyxSuccess) result = checkUnused(transport);
   if (result == ulyxSuccess) {
-    *link = block->next;
+    ulyxArena* const next = block->next;
     result = ulyxArenaDestroy(&self->world, &self->windows, block);
+    if (result != ulyxInvalidUsage) *link = next; /* else it is there as before */
   }
   ulyxDeviceLeave(transport->device, previous);
   return result;
@@ -231,10 +235,11 @@ static ulyxResult_t tell(void* self, bool peers) {
 static void settleDown(void* self) {
   ulyxGpu* const gpu = self;
   if (!gpu->windows.reachable) return;
+  const cudaStream_t telling = gpu->meetings.abortStream;
   const bool replays = ulyxGraphsHeld(gpu->graphs) > 0;
   const int64_t startNs = ulyxNowNs();
   while (ulyxNowNs() - startNs < ULYX_GRACE_MS * ULYX_NS_A_MS &&
-         (replays || cudaStreamQuery(gpu->meetings.abortStream) == cudaErrorNotReady ||
+         (replays || (telling != NULL && cudaStreamQuery(telling) == cudaErrorNotReady) ||
           cudaEventQuery(gpu->world.done) == cudaErrorNotReady)) {
     ulyxSleepUs(1000);
   }
@@ -256,6 +261,7 @@ static ulyxResult_t destroyOnDevice(ulyxGpu* self) {
   ulyxResult_t result = ulyxSuccess;
   ulyxGuardLetGo(&self->world.guard);
   (void)ulyxGuardAwaitAbort(&self->world.guard);
+  ulyxGuardSetOwner(&self->world.guard, (ulyxGuardOwner){0}); /* what it would tell by goes */
   while (self->blocks != NULL) {
     ulyxArena* const block = self->blocks;
     self->blocks = block->next;

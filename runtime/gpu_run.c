@@ -95,16 +95,17 @@ static ulyxResult_t checkStream(const ulyxGpu* gpu, ulyxStream_t stream, bool* c
 ulyxResult_t ulyxGpuRun(ulyxGpu* gpu, const ulyxExchange* exchange) {
   ulyxNcclWorld* const world = &gpu->world;
   bool captured = false;
-  /* an earlier mismatch is returned below, by a call that is enqueued all the same: ranks find out at different calls,
-   * and one that left out a call would be out of step */
-  const ulyxResult_t earlier = ulyxMeetingsFound(&gpu->meetings);
-  if (earlier != ulyxSuccess && earlier != ulyxMismatch) return earlier;
+  if (ulyxMeetingsAreLost(&gpu->meetings)) return ulyxMeetingsFound(&gpu->meetings);
   ULYX_TRY(ulyxGuardFound(&world->guard));
   ULYX_TRY(checkStream(gpu, exchange->stream, &captured));
   if (!captured && world->doneRecorded) { /* the arena is free once the exchange before has run */
     ULYX_TRY(ULYX_CUDA(cudaStreamWaitEvent(exchange->stream, world->done, 0)));
   }
   if (captured) ULYX_TRY(ulyxGraphsHold(gpu->graphs, exchange->stream));
+  /* an earlier mismatch is returned below, by a call that is enqueued all the same: ranks find out at different calls,
+   * and one that left out a call would be out of step. A call that is refused before leaves it untold. */
+  const ulyxResult_t earlier = ulyxMeetingsFound(&gpu->meetings);
+  if (earlier != ulyxSuccess && earlier != ulyxMismatch) return earlier;
   ulyxResult_t result = enqueue(gpu, exchange, captured);
   const bool byNccl = transportOf(exchange) == ulyxTransportNccl;
   if (captured) {
@@ -115,6 +116,6 @@ ulyxResult_t ulyxGpuRun(ulyxGpu* gpu, const ulyxExchange* exchange) {
   const ulyxResult_t recorded = ULYX_CUDA(cudaEventRecord(world->done, exchange->stream));
   if (recorded == ulyxSuccess) world->doneRecorded = true;
   ulyxKeepFirst(&result, recorded);
-  if (byNccl) ulyxKeepFirst(&result, ulyxGuardWatch(&world->guard, exchange->stream));
+  if (byNccl) ulyxKeepFirst(&result, ulyxGuardWatch(&world->guard, exchange->stream, exchange->number));
   return result != ulyxSuccess ? result : earlier;
 }

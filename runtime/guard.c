@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -22,15 +23,13 @@
 
 /* ---- Losing ------------------------------------------------------------------------------------------ */
 
-/* On a thread of its own, where one can be started: it ends with the last graph that holds NCCL's work. */
-static void* reap(void* argument) {
-  ulyxGuard* const guard = argument;
+/* With the lock held, which is released meanwhile. It ends with the last graph that holds NCCL's work, so nobody but
+ * the guard's thread does it. */
+static void reap(ulyxGuard* guard) {
   const struct timespec until = ulyxTimeAt(ulyxNowNs() + ULYX_GRACE_MS * ULYX_NS_A_MS);
-  int previous = guard->device;
-  ulyxUndoBegin();
-  (void)ulyxDeviceEnter(guard->device, &previous); /* what fails here fails in NCCL as well */
-  enum cudaStreamCaptureMode mode = ulyxRelaxCapture();
-  if (guard->owner.settle != NULL) guard->owner.settle(guard->owner.self);
+  const ulyxGuardOwner owner = guard->owner;
+  pthread_mutex_unlock(&guard->lock);
+  if (owner.settle != NULL) owner.settle(owner.self);
   pthread_mutex_lock(&guard->lock);
   while (guard->call != NULL && pthread_cond_timedwait(&guard->changed, &guard->lock, &until) != ETIMEDOUT) {
   }
@@ -41,26 +40,17 @@ static void* reap(void* argument) {
   pthread_mutex_lock(&guard->lock);
   guard->aborted = true;
   pthread_cond_broadcast(&guard->changed);
-  pthread_mutex_unlock(&guard->lock);
-  (void)cudaThreadExchangeStreamCaptureMode(&mode);
-  ulyxDeviceLeave(guard->device, previous);
-  ulyxUndoEnd();
-  return NULL;
 }
 
-/* With the lock held, which is released meanwhile where no thread can be started. */
+/* With the lock held. */
 static void abortComm(ulyxGuard* guard) {
   if (guard->doomed || guard->comm == NULL) return;
   guard->doomed = true;
-  guard->reaping = pthread_create(&guard->reaper, NULL, reap, guard) == 0;
-  if (guard->reaping) return;
-  pthread_mutex_unlock(&guard->lock);
-  (void)reap(guard);
-  pthread_mutex_lock(&guard->lock);
+  pthread_cond_broadcast(&guard->changed);
 }
 
 static bool ncclMayWork(const ulyxGuard* guard) {
-  return guard->call != NULL || guard->unwatched || guard->inGraphs || guard->enqueued != guard->finished;
+  return guard->call != NULL || guard->unwatched || guard->inGraphs || guard->running > 0;
 }
 
 /* With the lock held, which is released meanwhile. */
@@ -132,17 +122,25 @@ ulyxResult_t ulyxGuardFound(ulyxGuard* guard) {
 
 /* ---- The owner ----------------------------------------------------------------------------------------- */
 
-ulyxResult_t ulyxGuardEnter(ulyxGuard* guard, const char* call, ncclComm_t* comm) {
+static ulyxResult_t enter(ulyxGuard* guard, const char* call, bool enqueues, ncclComm_t* comm) {
   pthread_mutex_lock(&guard->lock);
   const ulyxResult_t result = foundLocked(guard);
   if (result == ulyxSuccess) {
     guard->call = call;
     guard->calledNs = ulyxNowNs();
-    guard->unwatched = true;
+    if (enqueues) guard->unwatched = true;
     *comm = guard->comm;
   }
   pthread_mutex_unlock(&guard->lock);
   return result;
+}
+
+ulyxResult_t ulyxGuardEnter(ulyxGuard* guard, const char* call, ncclComm_t* comm) {
+  return enter(guard, call, false, comm);
+}
+
+ulyxResult_t ulyxGuardEnterToEnqueue(ulyxGuard* guard, const char* call, ncclComm_t* comm) {
+  return enter(guard, call, true, comm);
 }
 
 ulyxResult_t ulyxGuardLeave(ulyxGuard* guard, ulyxResult_t result) {
@@ -182,12 +180,25 @@ ulyxResult_t ulyxGuardWait(ulyxGuard* guard, cudaStream_t stream, const char* wh
   return result;
 }
 
-ulyxResult_t ulyxGuardWatch(ulyxGuard* guard, cudaStream_t stream) {
+/* A place for one more running exchange. Where all are taken the newest is taken again, since it is from the oldest
+ * that one sees whether exchanges end at all. */
+static int takePlace(ulyxGuard* guard) {
   pthread_mutex_lock(&guard->lock);
-  if (guard->enqueued == guard->finished) guard->movedNs = ulyxNowNs();
-  const ulyxResult_t result = ULYX_CUDA(cudaEventRecord(guard->ends[guard->enqueued % ULYX_GUARD_EVENTS], stream));
+  if (guard->running == ULYX_GUARD_EVENTS) --guard->running;
+  const int place = (guard->oldest + guard->running) % ULYX_GUARD_EVENTS;
+  pthread_mutex_unlock(&guard->lock);
+  return place;
+}
+
+ulyxResult_t ulyxGuardWatch(ulyxGuard* guard, cudaStream_t stream, int64_t exchange) {
+  /* not under the lock: a full queue holds the owner here, and may need an abort to empty */
+  const int place = takePlace(guard);
+  const ulyxResult_t result = ULYX_CUDA(cudaEventRecord(guard->ends[place], stream));
+  pthread_mutex_lock(&guard->lock);
   if (result == ulyxSuccess) {
-    ++guard->enqueued;
+    if (guard->running == 0) guard->movedNs = ulyxNowNs();
+    guard->exchanges[place] = exchange;
+    ++guard->running; /* what has ended meanwhile made room at the other end */
     guard->unwatched = false;
   }
   const ulyxResult_t found = foundLocked(guard);
@@ -204,14 +215,11 @@ void ulyxGuardWasCaptured(ulyxGuard* guard) {
 
 /* ---- The thread ---------------------------------------------------------------------------------------- */
 
-/* Counts what has ended. An event that was recorded anew stands for the later exchange. */
-static void countFinished(ulyxGuard* guard) {
-  for (int64_t exchange = guard->enqueued - 1; exchange >= guard->finished; --exchange) {
-    if (guard->enqueued - exchange > ULYX_GUARD_EVENTS) return;
-    if (cudaEventQuery(guard->ends[exchange % ULYX_GUARD_EVENTS]) != cudaSuccess) continue;
-    guard->finished = exchange + 1;
+static void countEnded(ulyxGuard* guard) {
+  while (guard->running > 0 && cudaEventQuery(guard->ends[guard->oldest]) == cudaSuccess) {
+    guard->oldest = (guard->oldest + 1) % ULYX_GUARD_EVENTS;
+    --guard->running;
     guard->movedNs = ulyxNowNs();
-    return;
   }
 }
 
@@ -230,27 +238,36 @@ static void look(ulyxGuard* guard) {
             guard->timeoutMs);
     return;
   }
-  if (guard->enqueued == guard->finished) return;
-  countFinished(guard);
-  if (guard->enqueued == guard->finished || ulyxNowNs() - guard->movedNs <= patienceNs) return;
+  countEnded(guard);
+  if (guard->running == 0 || ulyxNowNs() - guard->movedNs <= patienceNs) return;
   loseNow(guard, ulyxTimeout,
           "exchange %" PRId64
           " by nccl did not end within %d ms: a rank did not come, or what precedes it on its stream "
           "takes longer; destroy the runtime",
-          guard->finished + 1, guard->timeoutMs);
+          guard->exchanges[guard->oldest], guard->timeoutMs);
+}
+
+/* Until something changes, or for a small part of the deadline. */
+static void rest(ulyxGuard* guard) {
+  if (guard->timeoutMs == 0 || guard->lost != ulyxSuccess) {
+    (void)pthread_cond_wait(&guard->changed, &guard->lock);
+    return;
+  }
+  const int64_t shareMs = ulyxMax64(1, guard->timeoutMs / LOOKS_A_DEADLINE);
+  const struct timespec until = ulyxTimeAt(ulyxNowNs() + ulyxMin64(shareMs, LONGEST_LOOK_MS) * ULYX_NS_A_MS);
+  (void)pthread_cond_timedwait(&guard->changed, &guard->lock, &until);
 }
 
 static void* keepWatch(void* argument) {
   ulyxGuard* const guard = argument;
-  const int64_t shareMs = ulyxMax64(1, guard->timeoutMs / LOOKS_A_DEADLINE);
-  const int64_t lookMs = ulyxMin64(shareMs, LONGEST_LOOK_MS);
   (void)cudaSetDevice(guard->device); /* what fails here fails in every query as well */
   (void)ulyxRelaxCapture();
   pthread_mutex_lock(&guard->lock);
-  while (!guard->ending && guard->lost == ulyxSuccess) {
-    const struct timespec until = ulyxTimeAt(ulyxNowNs() + lookMs * ULYX_NS_A_MS);
-    (void)pthread_cond_timedwait(&guard->changed, &guard->lock, &until);
-    if (!guard->ending && guard->lost == ulyxSuccess) look(guard);
+  for (;;) {
+    if (guard->doomed && !guard->aborted) reap(guard);
+    if (guard->ending) break;
+    rest(guard);
+    if (!guard->ending && guard->lost == ulyxSuccess && guard->timeoutMs > 0) look(guard);
   }
   pthread_mutex_unlock(&guard->lock);
   return NULL;
@@ -265,8 +282,20 @@ static bool initLock(ulyxGuard* guard) {
   return guard->ready;
 }
 
+/* The process's signals are for its own threads. */
+static bool startThread(ulyxGuard* guard) {
+  sigset_t all, before;
+  (void)sigfillset(&all);
+  if (pthread_sigmask(SIG_SETMASK, &all, &before) != 0) return false;
+  guard->started = pthread_create(&guard->thread, NULL, keepWatch, guard) == 0;
+  (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return guard->started;
+}
+
 void ulyxGuardSetOwner(ulyxGuard* guard, ulyxGuardOwner owner) {
+  if (!guard->ready) return;
   pthread_mutex_lock(&guard->lock);
+  while (guard->losing) pthread_cond_wait(&guard->changed, &guard->lock);
   guard->owner = owner;
   pthread_mutex_unlock(&guard->lock);
 }
@@ -281,9 +310,7 @@ ulyxResult_t ulyxGuardCreate(ulyxGuard* guard, ncclComm_t comm, int device, int 
   for (int i = 0; i < ULYX_GUARD_EVENTS; ++i) {
     ULYX_TRY_GOTO(ULYX_CUDA(cudaEventCreateWithFlags(&guard->ends[i], cudaEventDisableTiming)), destroyGuard);
   }
-  if (timeoutMs == 0) return ulyxSuccess;
-  guard->started = pthread_create(&guard->thread, NULL, keepWatch, guard) == 0;
-  if (guard->started) return ulyxSuccess;
+  if (startThread(guard)) return ulyxSuccess;
   result = ulyxFail(ulyxSystemError, "the thread of a guard could not be started");
 
 destroyGuard:
@@ -312,20 +339,14 @@ static void destroyLock(ulyxGuard* guard) {
 
 /* Not watched: an abort would free what NCCL is destroying, and a rank without work waits for no peer here. */
 static ulyxResult_t destroyComm(ulyxGuard* guard) {
-  if (guard->ready) {
-    ulyxGuardLetGo(guard);
-    if (guard->reaping) pthread_join(guard->reaper, NULL);
-    guard->reaping = false;
-    pthread_mutex_lock(&guard->lock);
-  }
   const ncclComm_t comm = guard->comm;
   guard->comm = NULL;
-  if (guard->ready) pthread_mutex_unlock(&guard->lock);
   return comm != NULL ? ULYX_NCCL(NULL, ncclCommDestroy(comm)) : ulyxSuccess;
 }
 
 ulyxResult_t ulyxGuardDestroy(ulyxGuard* guard) {
-  stopThread(guard);
+  if (guard->started) ulyxGuardLetGo(guard);
+  stopThread(guard); /* which aborts first, if it is to */
   ulyxResult_t result = destroyComm(guard);
   for (int i = 0; i < ULYX_GUARD_EVENTS; ++i) {
     if (guard->ends[i] != NULL) ulyxKeepFirst(&result, ULYX_CUDA(cudaEventDestroy(guard->ends[i])));
@@ -336,11 +357,14 @@ ulyxResult_t ulyxGuardDestroy(ulyxGuard* guard) {
 }
 
 bool ulyxGuardForget(ulyxGuard* guard) {
-  stopThread(guard);
-  if (guard->reaping) { /* it may be inside what has gone, and look at the guard when it comes out */
-    pthread_detach(guard->reaper);
+  pthread_mutex_lock(&guard->lock);
+  const bool aborting = guard->doomed && !guard->aborted;
+  pthread_mutex_unlock(&guard->lock);
+  if (aborting) { /* inside what has gone; it looks at the guard when it comes out */
+    pthread_detach(guard->thread);
     return false;
   }
+  stopThread(guard);
   destroyLock(guard);
   return true;
 }

@@ -7,7 +7,7 @@
  * good, with the reason kept.
  *
  * Losing goes in one order, whoever does it. The owner tells its kernels and its peers. If NCCL may be at work, its
- * communicator is then aborted, by a thread of its own: that takes away the memory that the owner's kernels have
+ * communicator is then aborted, by the guard's thread: that takes away the memory that the owner's kernels have
  * mapped, so they get a moment to end; the owner gets one to leave NCCL, so that the communicator does not vanish under
  * a call that would have returned; and NCCL does not come back from an abort before every graph that holds its work is
  * gone. */
@@ -19,7 +19,7 @@
 
 #include "cuda_check.h"
 
-/* Exchanges that can be told apart while they run; of more, the oldest are looked at together. */
+/* Exchanges that can be told apart while they run; of more, the newest are looked at together. */
 #define ULYX_GUARD_EVENTS 16
 
 /* The moment that each gets before a communicator is aborted. */
@@ -35,10 +35,10 @@ typedef struct ulyxGuardOwner {
 
 typedef struct ulyxGuard {
   pthread_mutex_t lock;
-  pthread_cond_t changed;   /* by ulyxNowNs */
-  pthread_t thread, reaper; /* the one that looks, and the one that aborts */
-  bool ready;               /* lock and condition exist */
-  bool started, reaping;    /* the threads exist */
+  pthread_cond_t changed; /* by ulyxNowNs */
+  pthread_t thread;       /* looks, and aborts */
+  bool ready;             /* lock and condition exist */
+  bool started;           /* the thread exists */
   bool ending;
   bool losing;     /* the owner is telling */
   bool doomed;     /* the communicator is being aborted */
@@ -49,17 +49,20 @@ typedef struct ulyxGuard {
   ulyxGuardOwner owner;
   const char* call; /* what the owner is inside of; NULL: nothing */
   int64_t calledNs;
-  bool unwatched;                      /* NCCL has work on a stream that is neither waited for yet nor watched */
-  bool inGraphs;                       /* NCCL has work that may be replayed at any time */
-  cudaEvent_t ends[ULYX_GUARD_EVENTS]; /* of exchange i at i mod their number */
-  int64_t enqueued, finished;          /* exchanges */
-  int64_t movedNs;                     /* when `finished` last grew, or something was enqueued onto nothing */
-  ulyxResult_t lost;                   /* not ulyxSuccess: why */
+  bool unwatched; /* NCCL has work on a stream that is neither waited for yet nor watched */
+  bool inGraphs;  /* NCCL has work that may be replayed at any time */
+  /* Exchanges that run, a ring of `running` from `oldest` on: an event behind each, and its number. */
+  cudaEvent_t ends[ULYX_GUARD_EVENTS];
+  int64_t exchanges[ULYX_GUARD_EVENTS];
+  int oldest, running;
+  int64_t movedNs;   /* when one last ended, or was enqueued onto nothing */
+  ulyxResult_t lost; /* not ulyxSuccess: why */
   char why[ULYX_MESSAGE_BYTES];
 } ulyxGuard;
 
 /* Takes the communicator over, also on failure. The current device is the communicator's. */
 ulyxResult_t ulyxGuardCreate(ulyxGuard* guard, ncclComm_t comm, int device, int timeoutMs);
+/* After it the owner before is not called any more, but for a settling that has begun. */
 void ulyxGuardSetOwner(ulyxGuard* guard, ulyxGuardOwner owner);
 /* Destroys the communicator, or waits for what losing it has begun. This rank has nothing on the device any more, and
  * no graph that holds NCCL's work is left. */
@@ -69,17 +72,18 @@ ulyxResult_t ulyxGuardDestroy(ulyxGuard* guard);
 bool ulyxGuardForget(ulyxGuard* guard);
 
 /* `call` is a constant that names what the owner is about to do, for the error. *comm is good until ulyxGuardLeave.
- * Fails where the world is lost. */
+ * Fails where the world is lost. What is enqueued in between is waited for or watched after. */
 ulyxResult_t ulyxGuardEnter(ulyxGuard* guard, const char* call, ncclComm_t* comm);
+ulyxResult_t ulyxGuardEnterToEnqueue(ulyxGuard* guard, const char* call, ncclComm_t* comm);
 /* Returns result, or why the world was lost meanwhile. */
 ulyxResult_t ulyxGuardLeave(ulyxGuard* guard, ulyxResult_t result);
 
 /* Waits for what this thread has enqueued on the stream, by the deadline. Not between Enter and Leave. */
 ulyxResult_t ulyxGuardWait(ulyxGuard* guard, cudaStream_t stream, const char* what);
 
-/* The stream's last work is an exchange that NCCL carries: it must end by the deadline, counted from when the one
- * before it ended. Fails where the world is lost. */
-ulyxResult_t ulyxGuardWatch(ulyxGuard* guard, cudaStream_t stream);
+/* The stream's last work is an exchange that NCCL carries, of this number: it must end by the deadline, counted from
+ * when the one before it ended. Fails where the world is lost. */
+ulyxResult_t ulyxGuardWatch(ulyxGuard* guard, cudaStream_t stream, int64_t exchange);
 /* What was enqueued last is part of a graph: only an abort ends what it may wait for. */
 void ulyxGuardWasCaptured(ulyxGuard* guard);
 

@@ -79,7 +79,7 @@ static ulyxResult_t followExchanges(ulyxNcclWorld* world) {
 
 static ulyxResult_t gatherOnDevice(ulyxNcclWorld* world, size_t bytes) {
   ncclComm_t comm = NULL;
-  ULYX_TRY(ulyxGuardEnter(&world->guard, "an agreement", &comm));
+  ULYX_TRY(ulyxGuardEnterToEnqueue(&world->guard, "an agreement", &comm));
   int64_t* const all = world->deviceWords + world->wordCapacity;
   return ulyxGuardLeave(&world->guard,
                         ULYX_NCCL(comm, ncclAllGather(world->deviceWords, all, bytes, ncclUint8, comm, world->side)));
@@ -140,7 +140,7 @@ static ulyxResult_t warmDistance(const ulyxNcclWorld* world, ncclComm_t comm, vo
 /* One group of distances of an all-pairs exchange. */
 static ulyxResult_t warmGroup(ulyxNcclWorld* world, void* memory, size_t bytes, int first, int last) {
   ncclComm_t comm = NULL;
-  ULYX_TRY(ulyxGuardEnter(&world->guard, "the first messages", &comm));
+  ULYX_TRY(ulyxGuardEnterToEnqueue(&world->guard, "the first messages", &comm));
   ulyxResult_t result = ULYX_NCCL(comm, ncclGroupStart());
   if (result == ulyxSuccess) {
     for (int distance = first; distance < last && result == ulyxSuccess; ++distance) {
@@ -164,10 +164,14 @@ ulyxResult_t ulyxNcclWorldWarm(ulyxNcclWorld* world, void* memory, int64_t bytes
 
 cudaError_t ulyxNcclWorldDrain(ulyxNcclWorld* world) {
   ncclComm_t comm = NULL;
+  int device = 0;
+  const cudaError_t there = cudaGetDevice(&device);
+  if (ulyxCudaIsGone(there)) return there; /* NCCL must not be called either */
   const ulyxResult_t entered = ulyxGuardEnter(&world->guard, "the end of this rank's exchanges", &comm);
   if (entered != ulyxSuccess) ulyxGuardLetGo(&world->guard); /* NCCL's kernels may wait, with nobody to end that */
   const cudaError_t error = cudaDeviceSynchronize();         /* replayed graphs are known to the device alone */
   if (entered == ulyxSuccess) (void)ulyxGuardLeave(&world->guard, ulyxSuccess);
+  if (ulyxCudaIsGone(error)) return error;
   ulyxGuardLetGo(&world->guard);
   (void)ulyxGuardAwaitAbort(&world->guard);
   return error;

@@ -55,7 +55,9 @@ ulyxResult_t ulyxRuntimeLeave(ulyxRuntime_t rt, ulyxResult_t result) {
   if (result != ulyxSuccess) {
     strcpy(rt->lastError, ulyxThreadMessage());
     logError(rt, result);
+    (void)ulyxFail(result, "%s", rt->lastError); /* also where the logger has heard of failures of its own */
   }
+  if (result == ulyxTimeout || result == ulyxRemoteError) rt->lost = true;
   atomic_store_explicit(&rt->entered, false, memory_order_release);
   return result;
 }

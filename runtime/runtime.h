@@ -33,6 +33,7 @@ struct ulyxRuntime {
   ulyxFlight flight;
   ulyxLogger_t logger; /* NULL: nobody is told */
   void* loggerUser;
+  bool lost;               /* a call has said that the world is, for ever: the record ends there */
   int64_t loggedExchanges; /* how many the record had, and what was wrong, when it was last logged for an error */
   ulyxResult_t loggedError;
   char lastError[ULYX_MESSAGE_BYTES];

@@ -93,7 +93,7 @@ static ulyxResult_t postAll(ulyxGpu* gpu, const ulyxExchange* exchange, const ul
 
 static ulyxResult_t communicate(ulyxGpu* gpu, const ulyxExchange* exchange, const ulyxWire* wire) {
   ncclComm_t comm = NULL;
-  ULYX_TRY(ulyxGuardEnter(&gpu->world.guard, "an exchange", &comm));
+  ULYX_TRY(ulyxGuardEnterToEnqueue(&gpu->world.guard, "an exchange", &comm));
   return ulyxGuardLeave(&gpu->world.guard, postAll(gpu, exchange, wire, comm));
 }
 

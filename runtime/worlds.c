@@ -71,20 +71,23 @@ static ulyxResult_t joinByDeadline(int nRanks, ncclUniqueId id, int rank, int ti
     if (comm != NULL) (void)ncclCommAbort(comm);
   } else { /* not aborted: NCCL would abort what was split from it as well */
     begun = ncclCommFinalize(meeting);
-    ulyxKeepFirst(&result, settleComm(meeting, begun, deadline, "ncclCommFinalize"));
-    ulyxKeepFirst(&result, ULYX_NCCL(NULL, ncclCommDestroy(meeting)));
+    result = settleComm(meeting, begun, deadline, "ncclCommFinalize");
+    if (result == ulyxSuccess) {
+      result = ULYX_NCCL(NULL, ncclCommDestroy(meeting));
+    } else {
+      (void)ncclCommAbort(meeting);
+    }
     if (result != ulyxSuccess) (void)ncclCommAbort(comm);
   }
   if (result == ulyxSuccess) *joined = comm;
   return speakOfDeadline(result, nRanks, rank, timeoutMs);
 }
 
-ulyxResult_t ulyxNcclCreate(const ulyxSettings* settings, int nRanks, ulyxUniqueId_t id, int rank,
-                            ulyxTransport** transport) {
+static ulyxResult_t join(const ulyxSettings* settings, int nRanks, ulyxUniqueId_t id, int rank,
+                         ulyxTransport** transport) {
   ncclUniqueId ncclId;
   ncclComm_t comm = NULL;
   memcpy(ncclId.internal, id.internal, sizeof ncclId.internal);
-  ULYX_TRY(checkNccl());
   if (settings->timeoutMs > 0) {
     ULYX_TRY(joinByDeadline(nRanks, ncclId, rank, settings->timeoutMs, &comm));
   } else {
@@ -93,18 +96,31 @@ ulyxResult_t ulyxNcclCreate(const ulyxSettings* settings, int nRanks, ulyxUnique
   return ulyxGpuCreate(settings, comm, transport);
 }
 
+ulyxResult_t ulyxNcclCreate(const ulyxSettings* settings, int nRanks, ulyxUniqueId_t id, int rank,
+                            ulyxTransport** transport) {
+  ULYX_TRY(checkNccl());
+  return join(settings, nRanks, id, rank, transport);
+}
+
 /* The child blocks, whatever the parent does. A parent that blocks holds this rank until all have come: it is the
  * caller's, and the caller's to abort. */
 static ulyxResult_t splitFrom(ncclComm_t parent, int rank, int timeoutMs, ncclComm_t* child) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   int nRanks = 0;
+  void* memory = NULL;
   const int64_t deadline = deadlineIn(timeoutMs);
   ULYX_TRY(ULYX_NCCL(parent, ncclCommCount(parent, &nRanks)));
+  ULYX_TRY(ulyxAllocate(&memory, 1, sizeof(ncclComm_t), "a communicator"));
+  ncclComm_t* const made = memory;
   config.blocking = 1;
-  const ncclResult_t begun = ncclCommSplit(parent, 0, rank, child, &config);
+  const ncclResult_t begun = ncclCommSplit(parent, 0, rank, made, &config);
   ulyxResult_t result = settleComm(parent, begun, deadline, "ncclCommSplit");
-  if (result == ulyxSuccess) result = settleComm(*child, ncclSuccess, deadline, "ncclCommSplit");
-  if (result != ulyxSuccess && *child != NULL) (void)ncclCommAbort(*child);
+  /* NCCL writes there when the last rank comes, also after this one has gone: the word stays */
+  if (result == ulyxTimeout) return speakOfDeadline(result, nRanks, rank, timeoutMs);
+  if (result == ulyxSuccess) result = settleComm(*made, ncclSuccess, deadline, "ncclCommSplit");
+  if (result != ulyxSuccess && *made != NULL) (void)ncclCommAbort(*made);
+  if (result == ulyxSuccess) *child = *made;
+  free(memory);
   return speakOfDeadline(result, nRanks, rank, timeoutMs);
 }
 
@@ -159,21 +175,13 @@ static bool meetAll(Start* start, int nRanks) {
   return all;
 }
 
-static ulyxResult_t createRank(Job* job) {
-  ncclUniqueId id;
-  ncclComm_t comm = NULL;
-  memcpy(id.internal, job->id.internal, sizeof id.internal);
-  ULYX_TRY(ULYX_NCCL(NULL, ncclCommInitRank(&comm, job->nRanks, id, job->rank)));
-  return ulyxGpuCreate(job->settings, comm, &job->transport);
-}
-
 static void* rankMain(void* argument) {
   Job* const job = argument;
   job->result = ULYX_CUDA(cudaSetDevice(job->device));
   if (job->result != ulyxSuccess) {
     giveUp(job->start);
   } else if (meetAll(job->start, job->nRanks)) {
-    job->result = createRank(job);
+    job->result = join(job->settings, job->nRanks, job->id, job->rank, &job->transport);
   }
   if (job->result != ulyxSuccess) strcpy(job->message, ulyxThreadMessage());
   return NULL;

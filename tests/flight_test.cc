@@ -100,6 +100,17 @@ TEST_P(FlightRecord, IsNotLoggedForACallThatIsRefusedNorWithoutALogger) {
   MUST(ulyxRuntimeSetLogger(runtime, nullptr, nullptr));
 }
 
+TEST_P(FlightRecord, LeavesTheMessageOfARefusalThatItsLoggerFollowsWithAnother) {
+  ULYX_SKIP_BELOW(On(), 1);
+  const Session session(On(), 1);
+  const ulyxLogger_t fail = [](void*, ulyxLogLevel_t, const char*) {
+    ulyxRange_t range;
+    EXPECT_EQ(ulyxBalancedRanges(10, -2, &range), ulyxInvalidArgument);
+  };
+  MUST(ulyxRuntimeSetLogger(session.Runtime(0), fail, nullptr));
+  EXPECT_TRUE(Refused(ulyxRuntimeReserve(session.Runtime(0), -1), ulyxInvalidArgument, {"arenaBytes is -1"}));
+}
+
 TEST_P(FlightRecord, ComesOnceWithAnErrorThatLosesTheWorld) {
   ULYX_SKIP_BELOW(On(), 2);
   ulyxConfig_t config = ULYX_CONFIG_INITIALIZER;
@@ -129,6 +140,12 @@ TEST_P(FlightRecord, ComesOnceWithAnErrorThatLosesTheWorld) {
     EXPECT_EQ(ulyxPlanCreate(runtime, &shape.c, &other), ulyxTimeout);
     EXPECT_EQ(heard.errors.size(), 2u);
     EXPECT_EQ(heard.record.size(), 3u) << "the same again";
+    heard.record.clear();
+    const ulyxQkv_t in = tensors.In(plan), out = tensors.Out(plan);
+    for (int i = 0; i < 40; i++) EXPECT_EQ(ulyxSeqToHeads(plan, &in, &out, session.Stream(0)), ulyxTimeout);
+    EXPECT_TRUE(heard.record.empty()) << "what does nothing is no exchange";
+    MUST(ulyxRuntimeLogRecord(runtime));
+    EXPECT_TRUE(Holds(heard.record[0], {"its last 2 exchanges of 2"})) << heard.record[0];
     MUST(ulyxRuntimeSetLogger(runtime, nullptr, nullptr));
   });
 }

@@ -4,6 +4,7 @@
 // waits longer than the deadline and a moment, and own kernels are quiet before the abort takes their memory away.
 #include <gtest/gtest.h>
 #include <nccl.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -76,6 +77,8 @@ TEST(Lost, ByAnAbortAfterAnExchangeWasEnqueuedAndBeforeItIsWatchedLeavesNobodyWa
   });
   EXPECT_EQ(results[0], ulyxRemoteError);
   const Clock::time_point start = Clock::now();
+  while (fakeGet().aborts == 0 && Clock::now() - start < kSoon) std::this_thread::yield();
+  EXPECT_GT(fakeGet().aborts, 0);  // before a destruction would do it
   session.Destroy();
   EXPECT_LT(Clock::now() - start, kSoon);
   EXPECT_GT(fakeGet().aborts, 0);
@@ -188,6 +191,235 @@ TEST(Lost, NothingByAParentCommunicatorThatDoesNotBlock) {
     MUST(ulyxRuntimeDestroy(&runtime));
     EXPECT_EQ(ncclCommDestroy(parent), ncclSuccess);
   });
+}
+
+namespace {
+
+void Pause(int ms) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+}
+
+// A rank with a plan and the tensors of one way.
+class Traveller {
+ public:
+  Traveller(const Session& session, const Oracle& oracle, const Shape& shape, int rank)
+      : stream_(session.Stream(rank)),
+        plan_(MakePlan(session, shape.c, rank)),
+        tensors_(session, oracle, rank, Ordinary) {}
+  ulyxResult_t Go() const { return GoOn(stream_); }
+  ulyxResult_t GoOn(ulyxStream_t stream) const {
+    const ulyxTensor_t in = tensors_.OutputIn(plan_), out = tensors_.OutputOut(plan_);
+    return ulyxHeadsToSeq(plan_, &in, &out, stream);
+  }
+
+ private:
+  const ulyxStream_t stream_;
+  const ulyxPlan_t plan_;
+  const RankTensors tensors_;
+};
+
+}  // namespace
+
+TEST(Lost, NothingByAHostThatRunsFurtherAheadThanExchangesCanBeToldApart) {
+  const ulyxConfig_t config = WithTimeout(400);
+  const Session session(Of(ulyxTransportNccl), kRanks, &config);
+  const Shape shape(9, 6, 8);
+  const Oracle oracle(shape.c, kRanks, TestSeed());
+  session.Run([&](int rank) {
+    const Traveller own(session, oracle, shape, rank);
+    fakeSetLagMs(150);  // each ends in time, some forty behind the host
+    for (int i = 0; i < 300; i++) {
+      MUST(own.Go());
+      Pause(3);
+    }
+  });
+  fakeSetLagMs(0);
+}
+
+TEST(Lost, WhileNcclHasNothingToDoKeepsItsCommunicatorAlsoAfterMemoryCameAndWent) {
+  const ulyxConfig_t config = WithTimeout(20000);
+  Session session(Of(ulyxTransportDirect), kRanks, &config);
+  session.Run([&](int rank) {
+    void* memory = nullptr;
+    MUST(ulyxMemAlloc(session.Runtime(rank), 100, &memory));
+    MUST(ulyxRuntimeReserve(session.Runtime(rank), 1 << 24));
+    MUST(ulyxMemFree(session.Runtime(rank), memory));
+  });
+  MUST(ulyxRuntimeAbort(session.Runtime(0)));
+  Pause(700);
+  EXPECT_EQ(fakeGet().aborts, 0);
+  session.Destroy();
+}
+
+namespace {
+
+// Ends the process, with 0 if all went well: what CUDA owned goes with it.
+void DestroyLostAfterCudaHasGone(int transport) {
+  const ulyxConfig_t config = WithTimeout(20000);
+  Session session(Of(transport), kRanks, &config);
+  MUST(ulyxRuntimeAbort(session.Runtime(0)));
+  Pause(100);
+  fakeSetCudaGone(1);
+  for (int rank = 0; rank < kRanks; rank++) (void)ulyxRuntimeDestroy(session.RuntimePtr(rank));
+  _exit(fakeGet().violations == 0 ? 0 : 1);
+}
+
+}  // namespace
+
+TEST(Lost, AndLeftByCudaAreDestroyedWithoutNccl) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(DestroyLostAfterCudaHasGone(ulyxTransportDirect), ::testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(DestroyLostAfterCudaHasGone(ulyxTransportNccl), ::testing::ExitedWithCode(0), "");
+}
+
+TEST(Lost, AreTheOthersWhenNcclFailsOneRankOfALocalWorldAndTheyEndByTheDeadline) {
+  const World& world = Of(ulyxTransportNccl);
+  ulyxConfig_t config = WithTimeout(300);
+  config.transport = ulyxTransportNccl;
+  const std::vector<int> devices = world.Devices(kRanks);
+  ulyxRuntime_t runtimes[kRanks] = {};
+  fakeFailNth("ncclCommInitRankConfig", 1);
+  const Clock::time_point start = Clock::now();
+  EXPECT_NE(ulyxRuntimeCreateLocal(&config, kRanks, devices.data(), runtimes), ulyxSuccess);
+  EXPECT_LT(Clock::now() - start, kSoon);
+  EXPECT_EQ(runtimes[0], nullptr);
+}
+
+TEST(Lost, NoMismatchByAnExchangeThatIsRefusedBeforeItIsTold) {
+  const ulyxConfig_t config = WithTimeout(5000);
+  const World& world = Of(ulyxTransportDirect);
+  const Session session(world, kRanks, &config);
+  const Shape shape(9, 6, 8);
+  const Oracle oracle(shape.c, kRanks, TestSeed());
+  const ulyxStream_t foreign = world.NewStream(1);
+  session.Run([&](int rank) {
+    const Traveller own(session, oracle, shape, rank);
+    const ulyxPlan_t plan = MakePlan(session, shape.c, rank);
+    const RankTensors tensors(session, oracle, rank, Ordinary);
+    const ulyxQkv_t in = tensors.In(plan), out = tensors.Out(plan);
+    MUST(rank == 0 ? own.Go() : ulyxSeqToHeads(plan, &in, &out, session.Stream(rank)));
+    if (rank != 0) return;
+    EXPECT_EQ(own.GoOn(foreign), ulyxInvalidArgument);
+    ulyxResult_t found = ulyxSuccess;
+    MUST(ulyxRuntimeGetAsyncError(session.Runtime(0), &found));
+    EXPECT_EQ(found, ulyxMismatch);
+  });
+  world.FreeStream(1, foreign);
+}
+
+TEST(Lost, WorldsThatRefuseToFreeMemoryUnderAGraphKeepTheCommunicatorThatMapsIt) {
+  const ulyxConfig_t config = WithTimeout(20000);
+  Session session(Of(ulyxTransportCopyEngine), kRanks, &config);
+  const Shape shape(9, 6, 8);
+  const Oracle oracle(shape.c, kRanks, TestSeed());
+  session.Run([&](int rank) {
+    void* memory = nullptr;
+    MUST(ulyxMemAlloc(session.Runtime(rank), 100, &memory));
+    const Traveller own(session, oracle, shape, rank);
+    fakeSetCapturing(session.Stream(rank), 1);
+    MUST(own.Go());
+    if (rank == 0) {
+      MUST(ulyxRuntimeAbort(session.Runtime(0)));
+      std::thread([&] {  // not the thread that captures
+        EXPECT_TRUE(Refused(ulyxMemFree(session.Runtime(0), memory), ulyxInvalidUsage, {"captured graphs"}));
+      })
+          .join();
+      EXPECT_EQ(fakeGet().aborts, 0);
+    }
+    fakeSetCapturing(session.Stream(rank), 0);
+    if (rank == 0) MUST(ulyxMemFree(session.Runtime(0), memory));
+  });
+  session.Destroy();
+}
+
+namespace {
+
+// A record that waits for room in a full queue.
+struct FullQueue {
+  std::thread::id thread;
+  int passes;  // records that find room
+  std::atomic<bool> full{false};
+};
+
+void WaitForRoom(void* argument) {
+  FullQueue* const queue = static_cast<FullQueue*>(argument);
+  if (std::this_thread::get_id() != queue->thread || queue->passes-- > 0) {
+    fakeCallAtNth("cudaEventRecord", 1, WaitForRoom, argument);
+    return;
+  }
+  queue->full = true;
+  const Clock::time_point start = Clock::now();
+  while (fakeIsHanging() && Clock::now() - start < 2 * kSoon) Pause(1);
+}
+
+}  // namespace
+
+TEST(Lost, ByAnAbortWhileTheOwnerWaitsForRoomInItsQueueDoesNotWaitForTheOwner) {
+  const ulyxConfig_t config = WithTimeout(20000);
+  Session session(Of(ulyxTransportNccl), kRanks, &config);
+  const Shape shape(9, 6, 8);
+  const Oracle oracle(shape.c, kRanks, TestSeed());
+  FullQueue queue;
+  std::atomic<int> ready{0};
+  session.Run([&](int rank) {
+    const Traveller own(session, oracle, shape, rank);
+    ready++;
+    while (ready < kRanks) Pause(1);
+    if (rank == 0) fakeSetHanging(1);
+    while (fakeIsHanging() == 0) Pause(1);
+    if (rank == 0) {
+      queue.thread = std::this_thread::get_id();
+      queue.passes = 1;  // the exchange's own end; the watch finds no room
+      fakeCallAtNth("cudaEventRecord", 1, WaitForRoom, &queue);
+      std::thread aborter([&] {
+        while (!queue.full) Pause(1);
+        const Clock::time_point start = Clock::now();
+        MUST(ulyxRuntimeAbort(session.Runtime(0)));
+        EXPECT_LT(Clock::now() - start, std::chrono::seconds(1));
+      });
+      EXPECT_EQ(own.Go(), ulyxRemoteError);
+      aborter.join();
+    } else {
+      (void)own.Go();
+    }
+  });
+  session.Destroy();
+}
+
+TEST(Lost, ByATimeoutNamesTheExchangeByTheNumberOfItsRecord) {
+  const ulyxConfig_t config = WithTimeout(300);
+  const Session session(Of(ulyxTransportNccl), kRanks, &config);
+  const Shape shape(9, 6, 8);
+  const Oracle oracle(shape.c, kRanks, TestSeed());
+  session.Run([&](int rank) {
+    const Traveller own(session, oracle, shape, rank);
+    for (int i = 0; i < 2; i++) {  // captured, and numbered like any
+      fakeSetCapturing(session.Stream(rank), 1);
+      MUST(own.Go());
+      fakeSetCapturing(session.Stream(rank), 0);
+    }
+    fakeSetBusy(1);
+    MUST(own.Go());
+    Pause(700);
+    ulyxResult_t found = ulyxSuccess;
+    MUST(ulyxRuntimeGetAsyncError(session.Runtime(rank), &found));
+    EXPECT_TRUE(Refused(found, ulyxTimeout, {"exchange 3 by nccl"}));
+  });
+  fakeSetBusy(0);
+}
+
+TEST(Lost, NoErrorOfADestructionThatHasALogger) {
+  Session session(Of(ulyxTransportNccl), kRanks);
+  std::vector<std::string> heard;
+  const ulyxLogger_t hear = [](void* user, ulyxLogLevel_t, const char* line) {
+    static_cast<std::vector<std::string>*>(user)->push_back(line);
+  };
+  MUST(ulyxRuntimeSetLogger(session.Runtime(0), hear, &heard));
+  fakeFailNth("cudaEventDestroy", 1);
+  EXPECT_EQ(ulyxRuntimeDestroy(session.RuntimePtr(0)), ulyxUnhandledCudaError);
+  ASSERT_EQ(heard.size(), 1u);
+  EXPECT_EQ(heard[0], ulyxGetLastError(nullptr));
+  session.Destroy();
 }
 
 }  // namespace ulyx_test

@@ -238,6 +238,13 @@ static void wrongArguments(ulyxPluginContext_t context, Log* log) {
   CHECK(heard(log, "1 planCreate: invalid argument: count is 0"));
   shape = smallShape();
   if (!CHECK(plugin->planCreate(rt, &shape, &plan) == ulyxPluginSuccess)) return;
+  ulyxPluginRuntime_t other = NULL; /* one that the plan is not of, and none */
+  if (!CHECK(plugin->runtimeCreateLocal(context, NULL, 1, NULL, &other) == ulyxPluginSuccess)) return;
+  CHECK(plugin->planGetTensors(other, plan, &tensors) == ulyxPluginInvalidArgument);
+  CHECK(heard(log, "1 planGetTensors: invalid argument: the plan is of another runtime\n"));
+  CHECK(plugin->seqToHeads(NULL, plan, &tensors, NULL) == ulyxPluginInvalidArgument);
+  CHECK(plugin->planDestroy(other, plan) == ulyxPluginInvalidArgument);
+  CHECK(plugin->runtimeDestroy(other) == ulyxPluginSuccess);
   CHECK(plugin->planGetInfo(rt, plan, &planInfo) == ulyxPluginInvalidArgument && planInfo.tokenCounts == NULL);
   CHECK(plugin->planGetInfo(rt, NULL, NULL) == ulyxPluginInvalidArgument);
   CHECK(plugin->planGetTensors(rt, plan, NULL) == ulyxPluginInvalidArgument);

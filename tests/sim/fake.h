@@ -113,6 +113,9 @@ void fakeSetCapturing(struct CUstream_st* stream, int capturing);
  * so, and nobody waits. 0. */
 void fakeSetBusy(int busy);
 
+/* ulyx_sim only: how long an event takes to be ready after its record. 0. */
+void fakeSetLagMs(int ms);
+
 /* ulyx_sim only: 1: what is on the devices does not end. Queries say so, and who synchronizes waits, until
  * ncclCommAbort or 0. Data has moved all the same. 0. */
 void fakeSetHanging(int hanging);

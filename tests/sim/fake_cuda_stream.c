@@ -177,10 +177,16 @@ static cudaError_t askEvent(cudaEvent_t event, const char* function) {
   return fakeCudaResult(cudaErrorCapturedEvent);
 }
 
+static bool lags(cudaEvent_t event) {
+  const int lagMs = fakeLagMs();
+  return lagMs > 0 && nowNs() - atomic_load(&event->recordedNs) < lagMs * INT64_C(1000000);
+}
+
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   FAKE_CUDA_UNSAFE(cudaErrorUnknown);
   const cudaError_t error = askEvent(event, __func__);
-  return error == cudaSuccess && (fakeIsHanging() || fakeBusy()) ? fakeCudaResult(cudaErrorNotReady) : error;
+  return error == cudaSuccess && (fakeIsHanging() || fakeBusy() || lags(event)) ? fakeCudaResult(cudaErrorNotReady)
+                                                                                : error;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {

@@ -26,11 +26,12 @@ typedef struct fakeSettings {
   int cudaGone;
   int nvlink;
   int busy;
+  int lagMs;
   int abortMs;
 } fakeSettings;
 
 #define FAKE_DEFAULT_SETTINGS \
-  { 20000, 16, 1, 0, 1, 0, 0 }
+  { 20000, 16, 1, 0, 1, 0, 0, 0 }
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static fakeCounters counters;
@@ -183,6 +184,9 @@ int fakeDeviceCount(void) {
 bool fakeWindowSupport(void) {
   return readSetting(&settings.windowSupport) != 0;
 }
+int fakeLagMs(void) {
+  return readSetting(&settings.lagMs);
+}
 bool fakeBusy(void) {
   return readSetting(&settings.busy) != 0;
 }
@@ -204,6 +208,9 @@ void fakeSetDeviceCount(int count) {
 }
 void fakeSetWindowSupport(int supported) {
   writeSetting(&settings.windowSupport, supported);
+}
+void fakeSetLagMs(int ms) {
+  writeSetting(&settings.lagMs, ms);
 }
 void fakeSetBusy(int busy) {
   writeSetting(&settings.busy, busy);

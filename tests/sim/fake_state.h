@@ -44,5 +44,6 @@ bool fakeWindowSupport(void);
 bool fakeCudaGone(void);
 bool fakeNvlink(void);
 bool fakeBusy(void);
+int fakeLagMs(void);
 
 #endif /* ULYX_TESTS_SIM_FAKE_STATE_H_ */
