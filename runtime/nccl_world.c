@@ -174,7 +174,7 @@ cudaError_t ulyxNcclWorldDrain(ulyxNcclWorld* world) {
   if (ulyxCudaIsGone(error)) return error;
   ulyxGuardLetGo(&world->guard);
   (void)ulyxGuardAwaitAbort(&world->guard);
-  return error;
+  return error != cudaSuccess ? error : there;
 }
 
 ulyxResult_t ulyxNcclWorldDestroy(ulyxNcclWorld* world) {
