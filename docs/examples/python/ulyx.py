@@ -18,6 +18,7 @@ import ctypes.util
 import functools
 import importlib.metadata
 import itertools
+import keyword
 import math
 import operator
 import os
@@ -1598,11 +1599,25 @@ def register_torch_ops(namespace: str = "ulyx") -> TorchOps:
     the exchange then writes a copy, which is right, but no symmetric memory. Outputs that are graph inputs which
     nothing else writes are updated in place.
     """
+    if not isinstance(namespace, str):
+        raise TypeError(f"namespace is {namespace!r}, expected a string")
+    if not (namespace.isascii() and namespace.isidentifier()) or keyword.iskeyword(namespace):
+        raise ValueError(f"namespace is {namespace!r}, expected an identifier")
+    if namespace.startswith("_") or namespace in _OF_TORCH:
+        raise ValueError(f"namespace is {namespace!r}, a name of torch.ops' own")
     with _registering:  # ranks that are threads all ask
         if namespace not in _registered:
             _registered[namespace] = _register_torch_ops(namespace)
         return _registered[namespace]
 
+
+# What torch.ops has itself, from PyTorch 2.4 to 2.14, besides names that begin with an underscore.
+_OF_TORCH = frozenset(
+    "aten c10d c10d_functional coor cuda debug_mode_ops debugprims export flex_lib fsdp higher_order"
+    " import_module inductor inductor_prims load_library loaded_libraries mempool mkl mkldnn mkldnn_prepacked"
+    " nvprims onednn onnx onnx_symbolic prepacked prim prims profiler quantization quantized quantized_decomposed"
+    " rngprims sparse static_runtime streams symm_mem tensorexpr torch".split()
+)
 
 _registering = threading.Lock()
 _registered: dict[str, TorchOps] = {}
