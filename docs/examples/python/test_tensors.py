@@ -69,12 +69,24 @@ def test_what_would_wrap_or_run_over(tally: Tally) -> None:
     keywords = {"heads": 2, "head_dim": 2}
     tally.refuses("tokens that wrap", lambda: ulyx.Plan(runtime, tokens=much, **keywords), OverflowError, str(much))
     tally.refuses("counts that wrap", lambda: ulyx.Plan(runtime, token_counts=[much], **keywords), OverflowError)
-    tally.refuses("parts of too much", lambda: ulyx.balanced_ranges(much, 2), ctypes.ArgumentError, str(much))
-    tally.refuses("a rank that wraps", lambda: ulyx.shape_bytes(2, 2**32, tokens=3, **keywords), ctypes.ArgumentError)
+    tally.refuses("parts of too much", lambda: ulyx.balanced_ranges(much, 2), OverflowError, str(much))
+    tally.refuses("a rank that wraps", lambda: ulyx.shape_bytes(2, 2**32, tokens=3, **keywords), OverflowError, "rank")
     tally.refuses("a setting that wraps", lambda: ulyx.Config(max_ctas=2**32 + 5).to_c(), OverflowError, "maxCtas")
-    tally.refuses("an arena that wraps", lambda: runtime.reserve(2**70), ctypes.ArgumentError)
+    tally.refuses("an arena that wraps", lambda: runtime.reserve(2**70), OverflowError, "arena_bytes")
     tally.refuses("segments that wrap", lambda: ulyx.localize_segments([(0, much, 0)], range(5)), OverflowError)
-    tally.refuses("a tensor that wraps", lambda: runtime.empty((2**62, 4), "int32"), ctypes.ArgumentError)
+    tally.refuses("a tensor that wraps", lambda: runtime.empty((2**62, 4), "int32"), OverflowError, "shape (")
+    rows = ulyx.RowsPlan.all_gather(runtime, 4, total=3, dtype="float32")
+    exact = Interface(shape=(3, (2**64 + 4) // 20, 20), strides=(16, 80, 4))  # 2**64 + 4 is 20 times an integer
+    tally.refuses("a row that wraps to its length", lambda: rows.run(exact, rows.empty()), OverflowError, "row of in")
+    for stream in (2**70, 2**64, -1):
+        bound = plan.bind_seq_to_heads(q, k, v, out)
+        for name, call in (
+            ("bound", lambda: bound(stream)),
+            ("heads_to_seq", lambda: plan.heads_to_seq(q, v, stream)),
+            ("rows", lambda: rows.run(Array((3, 4), "float32"), rows.empty(), stream)),
+            ("of torch", lambda: bound(SimpleNamespace(cuda_stream=stream))),
+        ):
+            tally.refuses(f"stream {stream}, {name}", call, OverflowError, f"stream is {stream}")
     tally.refuses("negative extents", lambda: runtime.empty((-2, -3), "int32"), ValueError, "(-2, -3)")
     tally.refuses("a stepped target", lambda: ulyx.target_intersection(range(0, 9, 3), range(5)), ValueError, "step")
     bound = plan.bind_seq_to_heads(q, k, v, out)
@@ -152,6 +164,19 @@ NO_TENSORS = {
     "big-endian numbers": (Interface(typestr=">f4"), ">f4 is big-endian"),
     "no data": (Interface(data=None), "names no data pointer"),
     "strides of half an element": (Interface(strides=(24, 8, 2)), "(24, 8, 2) bytes are no multiples"),
+    "an extent that wraps to 0": (Interface(shape=(2**70, 3, 2)), f"shape is ({2**70}, 3, 2)", "64 bits"),
+    "an extent that wraps to what is asked": (Interface(shape=(2**64 + 5, 3, 2)), "64 bits"),
+    "an extent of torch's that wraps": (Torchlike(shape=(2**64 + 5, 3, 2)), "64 bits"),
+    "a stride that wraps": (Interface(strides=(2**66 + 24, 8, 4)), "64 bits"),
+    "a stride of torch's that wraps": (Torchlike(stride=lambda: (2**64 + 6, 2, 1)), "64 bits"),
+    "dense strides that wrap": (Interface(shape=(5, 2**40, 2**40)), "64 bits"),
+    "two strides for three": (Interface(strides=(24, 8)), "(6, 2), expected one for each of the 3 extents"),
+    "two strides of torch for three": (Torchlike(stride=lambda: (6, 2)), "expected one for each of the 3 extents"),
+    "a shape in a dict": (Interface(shape={5: 0, 3: 0, 2: 0}), "shape is {5: 0,", "expected a sequence"),
+    "a shape in a set": (Interface(shape={5, 3, 2}), "expected a sequence"),
+    "a word for a pointer": (Interface(data=("x", False)), "does not say where it lies: TypeError"),
+    "a pointer that wraps": (Interface(data=(2**64 + 4096, False)), "the pointer is", "OverflowError"),
+    "a pointer below 0": (Interface(data=(-4096, False)), "the pointer is -4096"),
     "DLPack of another device": (ElsewhereDlpack(), "DLPack device type 7"),
 }
 
@@ -220,7 +245,120 @@ def test_memory_that_is_gone(tally: Tally) -> None:
     [(plan, given, out)] = world(1, main)
     tally.refuses("memory of a destroyed runtime", lambda: ulyx.view(out[0], "x"), ulyx.TensorError, "x: ", "freed")
     late = lambda: plan.seq_to_heads(given, given, given, [given] * 3)
-    tally.refuses("a plan of a destroyed runtime", late, ulyx.INVALID_ARGUMENT, "plan")
+    tally.refuses("a plan of a destroyed runtime", late, ulyx.INVALID_ARGUMENT, "the plan was destroyed")
+
+
+def test_use_after_destroy(tally: Tally) -> None:
+    """Says what happened, and allocates nothing, which is collective, before it does."""
+    (runtime,) = ulyx.Runtime.create_local(1)
+    given, count = Array((5, 3, 2), "float32"), Array((2,), "int32")
+    plan = ulyx.Plan(runtime, sequences=[0, 5], **SHAPE)
+    rows = ulyx.RowsPlan.all_gather(runtime, 6, total=5, dtype="float32")
+    buffer, bound = runtime.empty((5,), "int8"), plan.bind_heads_to_seq(given, Array((5, 3, 2), "float32"))
+    plan.destroy(), rows.destroy()
+    calls = {
+        "info": lambda: plan.info,
+        "cu_seqlens": lambda: plan.store_cu_seqlens(count),
+        "seq_to_heads": lambda: plan.seq_to_heads(given, given, given),
+        "heads_to_seq": lambda: plan.heads_to_seq(given),
+        "rows": lambda: rows.run(given),
+        "rows into an output": lambda: rows.run(given, Array((5, 6), "float32")),
+        "a bound exchange": bound,
+    }
+    with mock.patch.object(runtime, "empty", side_effect=AssertionError("allocated")):
+        for name, call in calls.items():
+            tally.refuses(f"{name} of a destroyed plan", call, ulyx.INVALID_ARGUMENT, "the plan was destroyed")
+    runtime.destroy()
+    calls = {
+        "info": lambda: runtime.info,
+        "reserve": lambda: runtime.reserve(1),
+        "async_error": runtime.async_error,
+        "empty": lambda: runtime.empty((1,), "int8"),
+        "abort": runtime.abort,
+        "set_logger": lambda: runtime.set_logger(None),
+        "log_record": runtime.log_record,
+        "close": runtime.close,
+        "a plan": lambda: ulyx.Plan(runtime, **SHAPE),
+        "a rows plan": lambda: ulyx.RowsPlan.all_gather(runtime, 6, total=5),
+        "free": buffer.free,
+    }
+    for name, call in calls.items():
+        tally.refuses(f"{name} of a destroyed runtime", call, ulyx.INVALID_ARGUMENT, "the runtime was destroyed")
+
+
+def test_arguments_name_themselves(tally: Tally) -> None:
+    """Whatever is no integer, no Config and so on: a TypeError itself, not one of ctypes, that begins with the name."""
+    (runtime,) = ulyx.Runtime.create_local(1)
+    shape, counts, local = {"tokens": 5, "heads": 3, "head_dim": 2}, {0: 4}, ulyx.Runtime.create_local
+    name = bytes(128)
+    integers = {
+        "arena_bytes": runtime.reserve,
+        "n_ranks": lambda x: ulyx.Runtime.create(x, 0, name),
+        "rank": lambda x: ulyx.Runtime.create(1, x, name),
+        "n_ranks ": local,
+        "n_ranks of a shape": lambda x: ulyx.shape_times(x, "seq_to_heads", **shape),
+        "n_ranks of bytes": lambda x: ulyx.shape_bytes(x, 0, **shape),
+        "rank ": lambda x: ulyx.shape_bytes(1, x, **shape),
+        "total": lambda x: ulyx.balanced_ranges(x, 2),
+        "parts": lambda x: ulyx.balanced_ranges(4, x),
+        "shape[1]": lambda x: runtime.empty((2, x), "float32"),
+        "devices[0]": lambda x: local(1, [x]),
+        "segments[0][1]": lambda x: ulyx.localize_segments([(0, x, 0)], range(5)),
+        "the stride of kOut[2]": lambda x: ulyx.Plan(runtime, strides={"kOut": (0, 6, x)}, **shape),
+    }
+    for what, call in integers.items():
+        begins = what.split(" of ")[0].strip() if what.startswith("n_ranks") else what.strip()
+        for value in ("2", None, 1.5):
+            tally.refuses(f"{what} of {value!r}", lambda: call(value), TypeError, f"{begins} is {value!r}, expected")
+        tally.refuses(f"{what} of 2**64", lambda: call(2**64), OverflowError, f"{begins} is {2**64}")
+    wrong = {
+        "config": (5, "x", {}, 0, ulyx.Config),
+        "library": ("x", 0, "", ulyx.load().c),
+        "strides": (5, "x", [], 0),
+        "logger": (5, "x", 0),
+        "devices": (5, "0", {0: 0}, {0}),
+        "token_counts": (counts, {5}, counts.keys(), iter([5])),
+        "cu_seqlens": ({0: 0, 5: 5}, {0, 5}),
+        "shape": ({2: 0}, {2}),
+        "send_counts": ({1: 0}, {1}),
+        "segments": ({(0, 1, 0): 1}, 5),
+        "segments[0]": ({0: 0, 1: 0, 2: 0}, {0, 1, 2}, 5, "abc"),
+        "the stride of qIn": ({0: 0, 6: 0, 2: 0}, {0, 6, 2}),
+        "runtimes": ({0: runtime}, {runtime}, runtime),
+        "path": (5, [], b"x"),
+        "transport": (5, ["nccl"]),
+        "operation": (5, None),
+        "seq_order": (0, None),
+    }
+    calls = {
+        "config": lambda x: local(1, config=x),
+        "library": lambda x: local(1, library=x),
+        "strides": lambda x: ulyx.Plan(runtime, strides=x, **shape),
+        "logger": runtime.set_logger,
+        "devices": lambda x: local(1, x),
+        "token_counts": lambda x: ulyx.Plan(runtime, token_counts=x, heads=3, head_dim=2),
+        "cu_seqlens": lambda x: ulyx.Plan(runtime, sequences=x, **shape),
+        "shape": lambda x: runtime.empty(x, "int8"),
+        "send_counts": lambda x: ulyx.RowsPlan.all_to_all(runtime, 1, x, [1]),
+        "segments": lambda x: ulyx.localize_segments(x, range(5)),
+        "segments[0]": lambda x: ulyx.localize_segments([x], range(5)),
+        "the stride of qIn": lambda x: ulyx.Plan(runtime, strides={"qIn": x}, **shape),
+        "runtimes": lambda x: ulyx.run_local(x, lambda rank: None),
+        "path": ulyx.load,
+        "transport": lambda x: local(1, config=ulyx.Config(transport=x)),
+        "operation": lambda x: ulyx.shape_times(1, x, **shape),
+        "seq_order": lambda x: ulyx.Plan(runtime, seq_order=x, **shape),
+    }
+    for what, values in wrong.items():
+        for value in values:
+            tally.refuses(f"{what} of {value!r:.30}", lambda: calls[what](value), TypeError, f"{what} is ", "expected")
+    for call in (ulyx.unique_id, lambda x: ulyx.balanced_ranges(4, 2, x), lambda x: ulyx.Sequences([0, 5], x)):
+        tally.refuses("a word for a library", lambda: call("x"), TypeError, "library is 'x'")
+    tally.refuses("more ranks than are made here", lambda: local(2**31 - 1), ulyx.INVALID_ARGUMENT, "64")
+    tally.refuses("more parts than items", lambda: ulyx.balanced_ranges(4, 2**31 - 1), ulyx.INVALID_ARGUMENT)
+    wide = lambda: ulyx.target_intersection(range(2**64), range(9))
+    tally.refuses("a range that wraps", wide, OverflowError, "target.stop")
+    runtime.destroy()
 
 
 def test_arguments_of_another_kind(tally: Tally) -> None:

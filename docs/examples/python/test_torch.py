@@ -149,6 +149,24 @@ def test_schemas(tally: Tally) -> None:
         tally.refuses("an old torch", lambda: ulyx.register_torch_ops("ulyx_old"), ImportError, "2.3.1", "2.4")
 
 
+def test_names_of_ops(tally: Tally) -> None:
+    for name in (None, 5, [], b"ulyx", {}):
+        tally.refuses(f"{name!r} for ops", lambda: ulyx.register_torch_ops(name), TypeError, f"namespace is {name!r}")
+    for name in ("", "a b", "a::b", "a.b", "5", "a-b", "\u00fc", "class", "a\n"):
+        word = lambda: ulyx.register_torch_ops(name)
+        tally.refuses(f"{name!r} for ops", word, ValueError, f"namespace is {name!r}", "identifier")
+    own = {"aten", "prim", "prims", "c10d", "inductor", "load_library", "loaded_libraries", "_dir", "__class__"}
+    if torch is None:
+        tally.skip("the names that torch has", NO_TORCH)
+    else:
+        own |= {name.split("::")[0] for name in torch._C._dispatch_get_all_op_names()}
+        own |= {name for name in dir(torch.ops) if not name.startswith("ulyx")} | set(dir(type(torch.ops)))
+    for name in sorted(own):
+        if not name.startswith("ulyx"):
+            word = lambda: ulyx.register_torch_ops(name)
+            tally.refuses(f"{name!r} for ops", word, ValueError, f"namespace is {name!r}", "torch")
+
+
 def test_numbers_of_plans(tally: Tally) -> None:
     def main(runtime: ulyx.Runtime) -> None:
         ops, first, second = ulyx.TorchOps(), *(ulyx.Plan(runtime, tokens=2, heads=1, head_dim=1) for _ in range(2))

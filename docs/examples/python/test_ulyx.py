@@ -331,7 +331,8 @@ def test_runtimes(tally: Tally) -> None:
     for runtime in runtimes:
         runtime.destroy()
         runtime.destroy()
-    tally.refuses("use of a destroyed runtime", lambda: runtimes[0].info, ulyx.INVALID_ARGUMENT, "runtime is NULL")
+    gone = lambda: runtimes[0].info
+    tally.refuses("use of a destroyed runtime", gone, ulyx.INVALID_ARGUMENT, "the runtime was destroyed")
     unknown = ulyx.Config(transport="pigeon")
     tally.refuses(
         "an unknown transport", lambda: ulyx.Runtime.create_local(1, config=unknown), ValueError, "pigeon", "nccl"
@@ -357,7 +358,7 @@ def test_runtimes(tally: Tally) -> None:
         tally.refuses("memory after it was freed", buffer.tobytes, ValueError, "freed")
         kept = runtime.empty((1,), "int8")
     tally.refuses("memory after its runtime", kept.data_ptr, ValueError, "freed")
-    tally.refuses("a plan after its runtime", lambda: plan.info, ulyx.INVALID_ARGUMENT, "plan")
+    tally.refuses("a plan after its runtime", lambda: plan.info, ulyx.INVALID_ARGUMENT, "the plan was destroyed")
 
 
 # ---- Library ------------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ import ctypes.util
 import functools
 import importlib.metadata
 import itertools
+import keyword
 import math
 import operator
 import os
@@ -26,6 +27,7 @@ import sys
 import threading
 import time
 import weakref
+from collections.abc import Mapping
 from ctypes import POINTER, byref, c_char, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint, c_uint64, c_void_p
 from dataclasses import dataclass, fields
 from typing import Any, Callable, NamedTuple, Optional, Sequence
@@ -33,6 +35,7 @@ from typing import Any, Callable, NamedTuple, Optional, Sequence
 VERSION = (0, 1)  # major and minor of the header that the structs below mirror
 UNDEF_INT = -(2**31)
 UNDEF_INT64 = -(2**63)
+LOCAL_MAX_RANKS = 64  # of Runtime.create_local
 
 # ---- Names of numbers -------------------------------------------------------------------------------------------
 
@@ -82,6 +85,8 @@ TYPESTRS = {"b1": "bool"} | {
 
 def _choose(what: str, name: str, names: Sequence[str]) -> int:
     """The number of a name."""
+    if not isinstance(name, str):
+        raise TypeError(f"{what} is {name!r}, expected one of {', '.join(names)}")
     if name not in names:
         raise ValueError(f"{what} is {name!r}; known are {', '.join(names)}")
     return names.index(name)
@@ -139,10 +144,14 @@ def _argument(kind: Any) -> Any:
 
 
 def _sequence(values: Any, name: str, of: str = "integers") -> Sequence[Any]:
-    """Refuses what has no length and items; a string's are its characters."""
-    if isinstance(values, (str, bytes)) or not (hasattr(values, "__len__") and hasattr(values, "__getitem__")):
-        raise TypeError(f"{name} is {values!r}, expected a sequence of {of}")
-    return values
+    """Refuses what has no length and items in an order of its own: a string's are its characters, a dict's its keys."""
+    if not isinstance(values, (str, bytes, Mapping)) and hasattr(values, "__getitem__"):
+        try:
+            len(values)
+            return values
+        except TypeError:  # an iterator, a tensor without dimensions
+            pass
+    raise TypeError(f"{name} is {values!r}, expected a sequence of {of}")
 
 
 def int64_array(values: Sequence[int], name: str) -> Any:
@@ -156,7 +165,7 @@ def _bounds(whole: range, name: str) -> tuple[int, int]:
         raise TypeError(f"{name} is {whole!r}, expected a range")
     if whole.step != 1:
         raise ValueError(f"{name} is {whole}, expected a step of 1")
-    return whole.start, whole.stop
+    return _fit(whole.start, c_int64, f"{name}.start"), _fit(whole.stop, c_int64, f"{name}.stop")
 
 
 class _Struct(_Checked):
@@ -394,10 +403,21 @@ def _load(path: str) -> Library:
 
 def load(path: Optional[str] = None) -> Library:
     """The library at `path`, else at $ULYX_LIBRARY, else where the system finds it. Loaded and checked once a path."""
-    found = path or os.environ.get("ULYX_LIBRARY") or ctypes.util.find_library("ulyx")
+    if path is not None and not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"path is {path!r}, expected the path of libulyx.so")
+    found = os.fspath(path or "") or os.environ.get("ULYX_LIBRARY") or ctypes.util.find_library("ulyx")
     if not found:
         raise OSError("libulyx.so not found: name it, or set ULYX_LIBRARY to its path")
     return _load(found)
+
+
+def _library(library: Optional[Library]) -> Library:
+    """What an argument `library` stands for."""
+    if library is None:
+        return load()
+    if not isinstance(library, Library):
+        raise TypeError(f"library is {library!r}, expected a ulyx.Library, from ulyx.load")
+    return library
 
 
 def _verify(library: Library) -> None:
@@ -454,11 +474,19 @@ def _verify(library: Library) -> None:
         destroy_runtimes()
 
 
+def _address(value: Any, name: str) -> int:
+    """What a pointer can hold; ctypes wraps the rest."""
+    number = operator.index(value)
+    if not 0 <= number < 2**64:
+        raise OverflowError(f"{name} is {number}, expected 0 to {2**64 - 1}")
+    return number
+
+
 def _stream_handle(stream: Any) -> int:
     """A cudaStream_t, given as an integer or by an owner: torch names it cuda_stream, cupy ptr."""
     for handle in (stream, getattr(stream, "cuda_stream", None), getattr(stream, "ptr", None)):
         if isinstance(handle, int):
-            return handle
+            return _address(handle, "stream")
     raise TypeError(f"stream is {stream!r}, expected a cudaStream_t as an integer, or a stream of torch or cupy")
 
 
@@ -498,8 +526,21 @@ def view(tensor: Any, name: str = "a tensor") -> View:
         raise TensorError(f"{name}: {kind} does not say where it lies: {type(error).__name__}: {error}") from error
 
 
-def _integers(values: Any) -> tuple[int, ...]:
-    return tuple(map(operator.index, values))
+def _integers(values: Any, name: str) -> tuple[int, ...]:
+    """The extents or strides of a tensor, which ctypes would wrap."""
+    numbers = tuple(map(operator.index, values if isinstance(values, tuple) else _sequence(values, name)))
+    if numbers and not -(2**63) <= min(numbers) <= max(numbers) < 2**63:
+        raise TensorError(f"{name} is {numbers}, which 64 bits do not hold")
+    return numbers
+
+
+def _layout(shape: Any, strides: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Both as integers, one stride an extent; strides that are None are dense ones."""
+    extents = _integers(shape, "shape")
+    steps = _integers(dense_strides(extents) if strides is None else strides, "strides")
+    if len(steps) != len(extents):
+        raise TensorError(f"strides is {steps}, expected one for each of the {len(extents)} extents {extents}")
+    return extents, steps
 
 
 def _read(tensor: Any) -> View:
@@ -526,24 +567,24 @@ def _view_torch(tensor: Any) -> View:
     name = str(tensor.dtype).removeprefix("torch.")
     name = name if name in DATA_TYPES else ""
     size = tensor.element_size()
-    shape, strides = _integers(tensor.shape), _integers(tensor.stride())
-    return View(tensor.data_ptr(), shape, strides, name, size, device, True, tensor)
+    shape, strides = _layout(tensor.shape, tensor.stride())
+    return View(_address(tensor.data_ptr(), "the pointer"), shape, strides, name, size, device, True, tensor)
 
 
 def _view_interface(tensor: Any, interface: dict, device: str) -> View:
-    shape, typestr = _integers(interface["shape"]), interface["typestr"]
+    shape, typestr = interface["shape"], interface["typestr"]
     if typestr[0] == ">":
         raise TensorError(f"a tensor of type {typestr} is big-endian")
     if not typestr[2:].isdigit() or typestr[1] == "O":
         raise TensorError(f"elements of type {typestr!r} are no numbers")
     element_bytes = int(typestr[2:])
     strides = interface.get("strides")
-    if strides is None:
-        strides = dense_strides(shape)
-    elif any(stride % element_bytes for stride in strides):
-        raise TensorError(f"strides of {tuple(strides)} bytes are no multiples of the element's {element_bytes}")
-    else:
-        strides = _integers(stride // element_bytes for stride in strides)
+    if strides is not None:
+        strides = _integers(strides, "strides")
+        if any(stride % element_bytes for stride in strides):
+            raise TensorError(f"strides of {strides} bytes are no multiples of the element's {element_bytes}")
+        strides = tuple(stride // element_bytes for stride in strides)
+    shape, strides = _layout(shape, strides)
     if interface.get("data") is None:
         raise TensorError(f"the array interface of {type(tensor).__name__} names no data pointer")
     pointer, read_only = interface["data"]
@@ -551,7 +592,8 @@ def _view_interface(tensor: Any, interface: dict, device: str) -> View:
     own = str(getattr(tensor, "dtype", ""))  # ml_dtypes' bfloat16 and float8, which numpy shows as raw bytes
     if not name and own in DATA_TYPES and DATA_TYPES[own].bytes == element_bytes:
         name = own
-    return View(pointer or 0, shape, strides, name, element_bytes, device, not read_only, tensor)
+    pointer = 0 if pointer is None else _address(pointer, "the pointer")
+    return View(pointer, shape, strides, name, element_bytes, device, not read_only, tensor)
 
 
 class _DLTensor(ctypes.Structure):
@@ -582,8 +624,7 @@ def _view_dlpack(tensor: Any) -> View:
     get_pointer = ctypes.PYFUNCTYPE(c_void_p, ctypes.py_object, c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
     # The capsule stays "dltensor" and is not consumed: it gives the tensor back when it is dropped.
     dl = _DLTensor.from_address(get_pointer(capsule, b"dltensor"))
-    shape = tuple(dl.shape[: dl.ndim])
-    strides = tuple(dl.strides[: dl.ndim]) if dl.strides else dense_strides(shape)
+    shape, strides = _layout(tuple(dl.shape[: dl.ndim]), tuple(dl.strides[: dl.ndim]) if dl.strides else None)
     kind = _DL_TYPES.get(dl.type_code, "")
     name = kind if kind == "bool" else f"{kind}{dl.bits}"
     name = name if name in DATA_TYPES and dl.lanes == 1 else ""
@@ -666,7 +707,8 @@ class Buffer:
 
     def free(self) -> None:
         """Gives the memory back before the runtime does. Collective and blocking on GPUs."""
-        self.runtime.library.check(self.runtime.library.c.ulyxMemFree(self.runtime.handle, self._pointer or None))
+        runtime = self.runtime
+        runtime.library.check(runtime.library.c.ulyxMemFree(runtime.living(), self._pointer or None))
         self._pointer = 0
 
 
@@ -707,9 +749,15 @@ class RuntimeInfo:
     arena_bytes: int
 
 
+def _config(config: Optional[Config]) -> CConfig:
+    if config is not None and not isinstance(config, Config):
+        raise TypeError(f"config is {config!r}, expected a ulyx.Config")
+    return (Config() if config is None else config).to_c()
+
+
 def unique_id(library: Optional[Library] = None) -> bytes:
     """The 128 bytes that name a world; made on one rank, handed to all."""
-    library = library or load()
+    library = _library(library)
     made = CUniqueId()
     library.check(library.c.ulyxGetUniqueId(byref(made)))
     return ctypes.string_at(byref(made), ctypes.sizeof(made))
@@ -731,12 +779,13 @@ class Runtime:
         n_ranks: int, rank: int, unique_id: bytes, config: Optional[Config] = None, library: Optional[Library] = None
     ) -> "Runtime":
         """Joins a world as `rank` on the current CUDA device. Collective and blocking."""
-        library, handle = library or load(), c_void_p()
+        library, handle = _library(library), c_void_p()
         if not isinstance(unique_id, bytes):
             raise TypeError(f"the unique id is a {type(unique_id).__name__}, expected bytes")
         if len(unique_id) != ctypes.sizeof(CUniqueId):
             raise ValueError(f"a unique id has {ctypes.sizeof(CUniqueId)} bytes, not {len(unique_id)}")
-        c_config, c_id = (config or Config()).to_c(), CUniqueId.from_buffer_copy(unique_id)
+        n_ranks, rank = _fit(n_ranks, c_int, "n_ranks"), _fit(rank, c_int, "rank")
+        c_config, c_id = _config(config), CUniqueId.from_buffer_copy(unique_id)
         library.check(library.c.ulyxRuntimeCreate(byref(c_config), n_ranks, c_id, rank, byref(handle)))
         return Runtime(library, handle.value)
 
@@ -748,19 +797,25 @@ class Runtime:
         library: Optional[Library] = None,
     ) -> list["Runtime"]:
         """All ranks in this process: on the CPU, or rank r on CUDA device devices[r]. One thread then drives each."""
-        library = library or load()
-        if devices is not None and len(devices) != n_ranks:
-            raise ValueError(f"{len(devices)} devices for {n_ranks} ranks")
-        handles = (c_void_p * max(n_ranks, 1))()
-        c_devices = None if devices is None else (c_int * n_ranks)(*devices)
-        c_config = (config or Config()).to_c()
+        library, n_ranks, c_devices = _library(library), _fit(n_ranks, c_int, "n_ranks"), None
+        if devices is not None:
+            if len(_sequence(devices, "devices")) != n_ranks:
+                raise ValueError(f"devices has {len(devices)} entries for {n_ranks} ranks")
+            c_devices = (c_int * n_ranks)(*(_fit(device, c_int, f"devices[{i}]") for i, device in enumerate(devices)))
+        handles, c_config = (c_void_p * min(max(n_ranks, 1), LOCAL_MAX_RANKS))(), _config(config)
         library.check(library.c.ulyxRuntimeCreateLocal(byref(c_config), n_ranks, c_devices, handles))
         return [Runtime(library, handle) for handle in handles]
+
+    def living(self) -> int:
+        """The handle. Raises Error once the runtime was destroyed."""
+        if self.handle is None:
+            raise self.library.error(INVALID_ARGUMENT, "the runtime was destroyed")
+        return self.handle
 
     @property
     def info(self) -> RuntimeInfo:
         info = CRuntimeInfo()
-        self.library.check(self.library.c.ulyxRuntimeGetInfo(self.handle, byref(info)))
+        self.library.check(self.library.c.ulyxRuntimeGetInfo(self.living(), byref(info)))
         return RuntimeInfo(
             rank=info.rank,
             n_ranks=info.nRanks,
@@ -774,15 +829,15 @@ class Runtime:
 
     def reserve(self, arena_bytes: int) -> None:
         """Grows the staging arena to at least so many bytes. Collective and blocking on GPUs."""
-        self.library.check(self.library.c.ulyxRuntimeReserve(self.handle, arena_bytes))
+        self.library.check(self.library.c.ulyxRuntimeReserve(self.living(), _fit(arena_bytes, c_int64, "arena_bytes")))
 
     def async_error(self) -> Optional[Error]:
         """What a device found while an exchange ran, None if nothing. Waits for nothing."""
         found = c_int()
-        self.library.check(self.library.c.ulyxRuntimeGetAsyncError(self.handle, byref(found)))
+        self.library.check(self.library.c.ulyxRuntimeGetAsyncError(self.living(), byref(found)))
         if found.value == SUCCESS:
             return None
-        return self.library.error(found.value, self.library.c.ulyxGetLastError(self.handle).decode(errors="replace"))
+        return self.library.error(found.value, self.library.c.ulyxGetLastError(self.living()).decode(errors="replace"))
 
     def empty(self, shape: Sequence[int], dtype: Any) -> Buffer:
         """Uninitialised symmetric memory. Ranks may differ in shape; all get the bytes of the largest. Collective and
@@ -791,28 +846,30 @@ class Runtime:
         shape = tuple(_fit(extent, c_int64, f"shape[{i}]") for i, extent in enumerate(_sequence(shape, "shape")))
         if min(shape, default=0) < 0:
             raise ValueError(f"shape is {shape}, expected extents of 0 or more")
-        nbytes = math.prod(shape) * DATA_TYPES[name].bytes
-        self.library.check(self.library.c.ulyxMemAlloc(self.handle, nbytes, byref(pointer)))
+        nbytes = _fit(math.prod(shape) * DATA_TYPES[name].bytes, c_int64, f"the bytes of shape {shape}")
+        self.library.check(self.library.c.ulyxMemAlloc(self.living(), nbytes, byref(pointer)))
         return Buffer(self, pointer.value or 0, shape, name)
 
     def abort(self) -> None:
         """Loses the world, from any thread: nobody waits any more. What waited raises, and so does every later call."""
-        self.library.check(self.library.c.ulyxRuntimeAbort(self.handle))
+        self.library.check(self.library.c.ulyxRuntimeAbort(self.living()))
 
     def set_logger(self, logger: Optional[Callable[[int, str], None]]) -> None:
         """From now on `logger(level, line)` hears of every error of a call (LOG_ERROR), and with one that is not a refusal
         of the exchanges before it (LOG_RECORD). It must not call the runtime. None: nobody, as at first."""
+        if logger is not None and not callable(logger):
+            raise TypeError(f"logger is {logger!r}, expected a function of level and line, or None")
         hear = _LOGGER() if logger is None else _LOGGER(lambda _, level, line: logger(level, line.decode(errors="replace")))
-        self.library.check(self.library.c.ulyxRuntimeSetLogger(self.handle, hear, None))
+        self.library.check(self.library.c.ulyxRuntimeSetLogger(self.living(), hear, None))
         self._logger = hear  # which the library calls from now on
 
     def log_record(self) -> None:
         """Tells the logger the last exchanges."""
-        self.library.check(self.library.c.ulyxRuntimeLogRecord(self.handle))
+        self.library.check(self.library.c.ulyxRuntimeLogRecord(self.living()))
 
     def close(self) -> None:
         """Ends use; what is enqueued finishes. Not collective."""
-        self.library.check(self.library.c.ulyxRuntimeClose(self.handle))
+        self.library.check(self.library.c.ulyxRuntimeClose(self.living()))
 
     def destroy(self) -> None:
         """Frees all that the runtime owns, its plans and Buffers among it. Collective on GPUs. A second call does
@@ -834,7 +891,7 @@ class Runtime:
 def run_local(runtimes: Sequence[Runtime], function: Callable[[Runtime], Any]) -> list[Any]:
     """function(runtime) of every rank at once, each in a thread; their results in rank order. Raises the error of the
     lowest rank that has one; one that only waited for another in vain counts last."""
-    results: list[Any] = [None] * len(runtimes)
+    results: list[Any] = [None] * len(_sequence(runtimes, "runtimes", "runtimes"))
     errors: list[Optional[BaseException]] = [None] * len(runtimes)
 
     def rank_main(index: int) -> None:
@@ -881,7 +938,7 @@ class Sequences:
     cu_seqlens[i + 1]). Never changes; a plan made from it outlives it."""
 
     def __init__(self, cu_seqlens: Sequence[int], library: Optional[Library] = None) -> None:
-        library, handle = library or load(), c_void_p()
+        library, handle = _library(library), c_void_p()
         bounds = int64_array(cu_seqlens, "cu_seqlens")
         library.check(library.c.ulyxSequencesCreate(bounds, len(bounds), DATA_TYPES["int64"].code, byref(handle)))
         self.handle = handle.value
@@ -913,6 +970,9 @@ def make_shape(
     """ulyxShape_t of these. strides names tensors as the struct does ('qIn': batch, token, head), in elements.
     Replicated tokens are held by every rank besides `tokens`, before them or after. sequences are what the tokens of
     the heads side are, those among them: a Sequences, or the cu_seqlens of one."""
+    n_ranks, strides = _fit(n_ranks, c_int, "n_ranks"), {} if strides is None else strides
+    if not isinstance(strides, Mapping):
+        raise TypeError(f"strides is {strides!r}, expected a dict of tensors' names and strides")
     if sequences is not None and not isinstance(sequences, Sequences):
         sequences = Sequences(sequences, library)
     shape = CShape(
@@ -934,18 +994,19 @@ def make_shape(
         sequences=sequences.handle if sequences is not None else None,
     )
     shape.keep = sequences  # lives as long as the struct that names it
-    for name, values in (strides or {}).items():
+    for name, values in strides.items():
         if name not in STRIDE_FIELDS:
             raise ValueError(f"strides of {name!r}; tensors are {', '.join(STRIDE_FIELDS)}")
         if len(_sequence(values, f"the stride of {name}")) != 3:
             raise ValueError(f"the stride of {name} is {values!r}, expected three: batch, token and head")
-        setattr(shape, name, CStrides(*values))
+        given = (_fit(value, c_int64, f"the stride of {name}[{i}]") for i, value in enumerate(values))
+        setattr(shape, name, CStrides(*given))
     return shape
 
 
 def shape_bytes(n_ranks: int, rank: int, library: Optional[Library] = None, **shape: Any) -> dict[str, int]:
     """Bytes that one rank needs for the tensors of a shape (keywords of Plan), and under 'arena' for staging."""
-    library, needed = library or load(), CShapeBytes()
+    library, needed, rank = _library(library), CShapeBytes(), _fit(rank, c_int, "rank")
     c_shape = make_shape(n_ranks, library=library, **shape)
     library.check(library.c.ulyxShapeGetBytes(byref(c_shape), n_ranks, rank, byref(needed)))
     return {name: getattr(needed, name) for name in STRIDE_FIELDS + ("arena",)}
@@ -962,7 +1023,7 @@ class ShapeTimes(NamedTuple):
 
 def shape_times(n_ranks: int, operation: str, library: Optional[Library] = None, **shape: Any) -> ShapeTimes:
     """Predictions for 'seq_to_heads' or 'heads_to_seq' of a shape (keywords of Plan)."""
-    library, times = library or load(), CShapeTimes()
+    library, times = _library(library), CShapeTimes()
     c_shape = make_shape(n_ranks, library=library, **shape)
     code = _choose("operation", operation, OPERATIONS)
     library.check(library.c.ulyxShapeGetTimes(byref(c_shape), n_ranks, code, byref(times)))
@@ -1045,6 +1106,17 @@ class _PlanBase:
         self.handle = handle.value
         self.runtime._plans.append(self)
 
+    def living(self) -> int:
+        """The handle. Raises Error once the plan was destroyed."""
+        if self.handle is None:
+            raise self.runtime.library.error(INVALID_ARGUMENT, "the plan was destroyed, alone or with its runtime")
+        return self.handle
+
+    def _before(self, stream: Any) -> None:
+        """Refuses before an output is allocated, which is collective, what would be refused after it."""
+        self.living()
+        _stream_handle(stream)
+
     def destroy(self) -> None:
         """Host memory only; exchanges in flight and captured graphs go on. The runtime does it, too."""
         if self.handle is None:
@@ -1098,7 +1170,7 @@ class Plan(_PlanBase):
         super().__init__(runtime, dtype)
         c_shape = make_shape(runtime.n_ranks, dtype=dtype, strides=strides, library=runtime.library, **shape)
         handle = c_void_p()
-        self._adopt(self._c.ulyxPlanCreate(runtime.handle, byref(c_shape), byref(handle)), handle)
+        self._adopt(self._c.ulyxPlanCreate(runtime.living(), byref(c_shape), byref(handle)), handle)
         self._seq_first = {"seq": bool(c_shape.seqOrder), "heads": bool(c_shape.headsOrder)}
         self._packed_in, self._packed_out = bool(c_shape.packedIn), bool(c_shape.packedOut)
         self._strided = {name for name in STRIDE_FIELDS if any((strides or {}).get(name, ()))}
@@ -1110,7 +1182,7 @@ class Plan(_PlanBase):
     def info(self) -> PlanInfo:
         """Every number of the plan."""
         info = CPlanInfo()
-        self.runtime.library.check(self._c.ulyxPlanGetInfo(self.handle, byref(info)))
+        self.runtime.library.check(self._c.ulyxPlanGetInfo(self.living(), byref(info)))
         lengths = {"kv_head_of_head": info.headCount}
         return PlanInfo(
             **{
@@ -1132,7 +1204,7 @@ class Plan(_PlanBase):
         self._check(seen, "int32", "out", True)
         if seen.shape != (count,) or (count > 1 and seen.strides != (1,)):
             raise self._mismatch(f"out has shape {seen.shape} and strides {seen.strides}, expected a dense ({count},)")
-        self.runtime.library.check(self._c.ulyxPlanStoreCuSeqlens(self.handle, seen.pointer, _stream_handle(stream)))
+        self.runtime.library.check(self._c.ulyxPlanStoreCuSeqlens(self.living(), seen.pointer, _stream_handle(stream)))
         return out
 
     def seq_shapes(self) -> list[tuple[int, ...]]:
@@ -1181,6 +1253,7 @@ class Plan(_PlanBase):
         """Own tokens over all heads -> all tokens over own heads. Returns `out`: (q, k, v), or one tensor where that
         side is packed; None allocates it anew, so make it once (empty_heads) and pass it. `stream` is a cudaStream_t.
         Collective."""
+        self._before(stream)
         if out is None:
             out = self.empty_heads()
             out = out[0] if self._packed_out else tuple(out)
@@ -1189,6 +1262,7 @@ class Plan(_PlanBase):
 
     def heads_to_seq(self, o: Any, out: Any = None, stream: int = 0) -> Any:
         """All tokens over own heads -> own tokens over all heads. Returns `out`; otherwise as seq_to_heads."""
+        self._before(stream)
         if out is None:
             out = self.empty_seq()
         self.bind_heads_to_seq(o, out)(stream)
@@ -1218,11 +1292,9 @@ class Plan(_PlanBase):
         def call(stream: int = 0, _keep: Any = keep) -> None:
             for tensor in ours:
                 tensor.data_ptr()  # raises once its memory was freed
-            check(
-                function(
-                    self.handle, in_pointer, out_pointer, stream if type(stream) is int else _stream_handle(stream)
-                )
-            )
+            plain = type(stream) is int and 0 <= stream < 2**64
+            on = stream if plain else _stream_handle(stream)
+            check(function(self.handle or self.living(), in_pointer, out_pointer, on))
 
         return call
 
@@ -1306,7 +1378,7 @@ class RowsPlan(_PlanBase):
         super().__init__(runtime, dtype)
         code, handle = DATA_TYPES[self.dtype].code, c_void_p()
         c_shape = CRowsShape(op=op, type=code, rowElements=row_elements, **shape)
-        self._adopt(self._c.ulyxRowsPlanCreate(runtime.handle, byref(c_shape), byref(handle)), handle)
+        self._adopt(self._c.ulyxRowsPlanCreate(runtime.living(), byref(c_shape), byref(handle)), handle)
         self._run = (self._c.ulyxAllGatherRows, self._c.ulyxReduceScatterRows, self._c.ulyxAllToAllRows)[op]
         self._in, self._out, self._out_stride = CTensor(), CTensor(), c_shape.outStride
         runtime.library.check(self._c.ulyxPlanGetRows(self.handle, byref(self._in), byref(self._out)))
@@ -1396,12 +1468,13 @@ class RowsPlan(_PlanBase):
 
     def run(self, rows: Any, out: Any = None, stream: int = 0) -> Any:
         """Does the collective and returns `out`, allocated anew if None. `stream` is a cudaStream_t. Collective."""
+        self._before(stream)
         if out is None:
             out = self.empty()
         c_in, c_out = CTensor.from_buffer_copy(self._in), CTensor.from_buffer_copy(self._out)
         self._fill_rows(c_in, rows, "in", False)
         self._fill_rows(c_out, out, "out", True)
-        self.runtime.library.check(self._run(self.handle, byref(c_in), byref(c_out), _stream_handle(stream)))
+        self.runtime.library.check(self._run(self.living(), byref(c_in), byref(c_out), _stream_handle(stream)))
         return out
 
     def _fill_rows(self, tensor: CTensor, given: Any, name: str, output: bool) -> None:
@@ -1413,7 +1486,7 @@ class RowsPlan(_PlanBase):
         wrong = any(n > 1 and a != b for n, a, b in zip(inner, seen.strides[1:], dense_strides(inner)))
         if wrong and rows > 0:
             raise self._mismatch(f"{name}: strides within a row are {seen.strides[1:]}, dense {dense_strides(inner)}")
-        tensor.extents[:] = (1, rows, 1, math.prod(inner))
+        tensor.extents[:] = (1, rows, 1, _fit(math.prod(inner), c_int64, f"the row of {name}"))
         tensor.strides[:] = (0, seen.strides[0], 0, 1) if rows > 0 else (0, 0, 0, 0)
 
 
@@ -1422,17 +1495,25 @@ class RowsPlan(_PlanBase):
 
 def balanced_ranges(total: int, parts: int, library: Optional[Library] = None) -> list[range]:
     """`total` items in `parts` contiguous ranges, the first ones a token longer."""
-    library, ranges = library or load(), (CRange * max(parts, 1))()
+    library, total, parts = _library(library), _fit(total, c_int64, "total"), _fit(parts, c_int, "parts")
+    ranges = (CRange * max(min(parts, total), 1))()  # more parts than items are refused
     library.check(library.c.ulyxBalancedRanges(total, parts, ranges))
     return [item.to_range() for item in ranges]
+
+
+def _segment(segment: Any, name: str) -> CSegment:
+    if len(_sequence(segment, name)) != 3:
+        raise ValueError(f"{name} is {segment!r}, expected three: start, stop and row")
+    return CSegment(*(_fit(value, c_int64, f"{name}[{i}]") for i, value in enumerate(segment)))
 
 
 def localize_segments(
     segments: Sequence[tuple[int, int, int]], shard: range, library: Optional[Library] = None
 ) -> list[tuple[int, int, int]]:
     """(start, stop, row) of the whole sequence, clipped to a shard and counted from its first token."""
-    library, count, kept = library or load(), len(segments), c_int64()
-    c_segments = (CSegment * count)(*(CSegment(*segment) for segment in segments))
+    library, kept = _library(library), c_int64()
+    count = len(_sequence(segments, "segments", "(start, stop, row)"))
+    c_segments = (CSegment * count)(*(_segment(segment, f"segments[{i}]") for i, segment in enumerate(segments)))
     c_shard = CRange(*_bounds(shard, "shard"))
     library.check(library.c.ulyxLocalizeSegments(c_segments, count, c_shard, c_segments, byref(kept)))
     return [(segment.start, segment.stop, segment.row) for segment in c_segments[: kept.value]]
@@ -1440,7 +1521,7 @@ def localize_segments(
 
 def target_intersection(target: range, shard: range, library: Optional[Library] = None) -> range:
     """The tokens of `target` in `shard`, counted from the shard's first token; range(0, 0) if there are none."""
-    library, local = library or load(), CRange()
+    library, local = _library(library), CRange()
     given = CRange(*_bounds(target, "target")), CRange(*_bounds(shard, "shard"))
     library.check(library.c.ulyxTargetIntersection(*given, byref(local)))
     return local.to_range()
@@ -1518,11 +1599,25 @@ def register_torch_ops(namespace: str = "ulyx") -> TorchOps:
     the exchange then writes a copy, which is right, but no symmetric memory. Outputs that are graph inputs which
     nothing else writes are updated in place.
     """
+    if not isinstance(namespace, str):
+        raise TypeError(f"namespace is {namespace!r}, expected a string")
+    if not (namespace.isascii() and namespace.isidentifier()) or keyword.iskeyword(namespace):
+        raise ValueError(f"namespace is {namespace!r}, expected an identifier")
+    if namespace.startswith("_") or namespace in _OF_TORCH:
+        raise ValueError(f"namespace is {namespace!r}, a name of torch.ops' own")
     with _registering:  # ranks that are threads all ask
         if namespace not in _registered:
             _registered[namespace] = _register_torch_ops(namespace)
         return _registered[namespace]
 
+
+# What torch.ops has itself, from PyTorch 2.4 to 2.14, besides names that begin with an underscore.
+_OF_TORCH = frozenset(
+    "aten c10d c10d_functional coor cuda debug_mode_ops debugprims export flex_lib fsdp higher_order"
+    " import_module inductor inductor_prims load_library loaded_libraries mempool mkl mkldnn mkldnn_prepacked"
+    " nvprims onednn onnx onnx_symbolic prepacked prim prims profiler quantization quantized quantized_decomposed"
+    " rngprims sparse static_runtime streams symm_mem tensorexpr torch".split()
+)
 
 _registering = threading.Lock()
 _registered: dict[str, TorchOps] = {}
