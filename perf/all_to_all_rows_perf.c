@@ -28,7 +28,11 @@ static int flags(perfOptions_t* o, perfFlag_t* all) {
 }
 
 static bool settle(perfOptions_t* o) {
-  const perfMatrixUnit_t unit = (perfMatrixUnit_t)o->matrixUnit;
+  if (o->matrixPath == NULL && (o->matrixUnit != PERF_UNSET || o->matrixScale >= 0)) {
+    perfError("--matrix-unit and --matrix-scale are about the numbers of --matrix, which is not given");
+    return false;
+  }
+  const perfMatrixUnit_t unit = o->matrixUnit == PERF_UNSET ? perfMatrixBytes : (perfMatrixUnit_t)o->matrixUnit;
   const bool inBytes = o->matrixPath != NULL && unit == perfMatrixBytes;
   if (inBytes && o->rowElements == 0) o->rowElements = PERF_MATRIX_ROW_BYTES / o->type->bytes;
   perfRowSettle(o);
@@ -39,7 +43,7 @@ static bool settle(perfOptions_t* o) {
   }
   /* Rows past 64 bits are refused later, where all sizes are judged. */
   const int64_t rowBytes = o->rowElements <= INT64_MAX / o->type->bytes ? o->rowElements * o->type->bytes : INT64_MAX;
-  const perfMatrixFile_t file = {o->matrixPath, unit, rowBytes, o->matrixScale};
+  const perfMatrixFile_t file = {o->matrixPath, unit, rowBytes, o->matrixScale >= 0 ? o->matrixScale : 1};
   return perfMatrixRead(&file, &o->matrix, &o->matrixRanks);
 }
 

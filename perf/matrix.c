@@ -87,6 +87,10 @@ static bool readRows(reader_t* reader) {
   int64_t columns = 0;
   for (int character = 0; character != EOF;) {
     character = fgetc(reader->file);
+    if (character == '\0') { /* it would end a number before its last digits */
+      perfError("%s, line %" PRId64 ": a NUL byte is no part of a count", reader->of->path, reader->line);
+      return false;
+    }
     if (!isGap(character)) {
       if (length + 1 < sizeof(number)) number[length++] = (char)character;
       if (length + 1 == sizeof(number)) number[0] = '?'; /* cut short, it is no number either */

@@ -26,7 +26,8 @@ static perfOptions_t startingOptions(void) {
   o.type = perfTypeByName("bfloat16");
   o.replicatedTokens = PERF_UNSET;
   o.tokensDivide = 1;
-  o.matrixScale = 1;
+  o.matrixUnit = PERF_UNSET;
+  o.matrixScale = PERF_UNSET;
   o.iterations = 20;
   o.warmup = 5;
   o.checks = 1;

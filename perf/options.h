@@ -51,8 +51,8 @@ typedef struct perfOptions {
   const char* matrixPath; /* of `matrix` */
   perfCounts_t matrix;    /* rows from rank to rank, matrixRanks x matrixRanks */
   int64_t matrixRanks;
-  int64_t matrixUnit; /* perfMatrixUnit_t */
-  double matrixScale;
+  int64_t matrixUnit; /* perfMatrixUnit_t, or PERF_UNSET */
+  double matrixScale; /* or PERF_UNSET */
   perfCounts_t cuSeqlens;
   int64_t convKernel;
   int64_t backward;

@@ -2,15 +2,51 @@
 #include "output.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "report.h"
 #include "results.h"
 #include "table.h"
 
 #define PROGRESS_EVERY_US 10e6
+
+/* A new file beside `path`, which becomes it at the end; a run that is killed then leaves an older result as it was.
+ * NULL where `path` is to be written itself: a device, a link, another's file, or in a directory that takes no new
+ * file. */
+static FILE* openBeside(const char* path, char** besidePath) {
+  enum { pidChars = 32 };
+  struct stat old;
+  mode_t mode = S_IRUSR | S_IWUSR | S_IRGRP | S_IWGRP | S_IROTH | S_IWOTH;
+  const bool there = lstat(path, &old) == 0;
+  if (path[0] == '\0' || (!there && errno != ENOENT)) return NULL;
+  if (there) {
+    if (!S_ISREG(old.st_mode) || old.st_nlink != 1 || old.st_uid != geteuid() || access(path, W_OK) != 0) return NULL;
+    mode &= old.st_mode;
+  }
+  const size_t size = strlen(path) + pidChars;
+  char* beside = malloc(size);
+  if (beside == NULL) return NULL;
+  (void)snprintf(beside, size, "%s.%ld", path, (long)getpid());
+  (void)unlink(beside); /* a killed run's of the same number */
+  const int descriptor = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+  FILE* file = descriptor >= 0 ? fdopen(descriptor, "w") : NULL;
+  if (file == NULL) {
+    if (descriptor >= 0) {
+      (void)close(descriptor);
+      (void)unlink(beside);
+    }
+    free(beside);
+    return NULL;
+  }
+  *besidePath = beside;
+  return file;
+}
 
 bool perfOutputOpen(const perfOptions_t* options, const perfOp_t* op, const perfWorld_t* world, perfOutput_t* output) {
   memset(output, 0, sizeof(*output));
@@ -21,7 +57,8 @@ bool perfOutputOpen(const perfOptions_t* options, const perfOp_t* op, const perf
   output->startUs = perfNowUs();
   output->progressUs = output->startUs;
   if (options->jsonPath == NULL) return true;
-  output->json.file = fopen(options->jsonPath, "w");
+  output->json.file = openBeside(options->jsonPath, &output->besidePath);
+  if (output->json.file == NULL) output->json.file = fopen(options->jsonPath, "w");
   if (output->json.file == NULL) perfError("cannot write %s: %s", options->jsonPath, strerror(errno));
   return output->json.file != NULL;
 }
@@ -104,6 +141,13 @@ bool perfOutputClose(perfOutput_t* output, bool failed) {
   const bool written = fputc('\n', json->file) != EOF && ferror(json->file) == 0;
   const bool closed = fclose(json->file) == 0;
   json->file = NULL;
-  if (!written || !closed) perfError("cannot write %s: %s", output->options->jsonPath, strerror(errno));
-  return written && closed;
+  char* beside = output->besidePath;
+  const bool named = written && closed && (beside == NULL || rename(beside, output->options->jsonPath) == 0);
+  if (!named) {
+    perfError("cannot write %s: %s", output->options->jsonPath, strerror(errno));
+    if (beside != NULL) (void)unlink(beside);
+  }
+  free(beside);
+  output->besidePath = NULL;
+  return named;
 }

@@ -43,7 +43,8 @@ typedef struct perfOutput {
   int nRanks;
   int nLocal;
   perfJson_t json;
-  bool begun; /* the headers are out */
+  char* besidePath; /* what becomes the JSON file at the end; NULL: it is written itself */
+  bool begun;       /* the headers are out */
   perfTotal_t total;
   double startUs;
   double progressUs; /* when the last line of progress was written */

@@ -5,7 +5,7 @@
 #   what was measured     who     bytes of the size column     GB/s of remote bytes
 #
 # Reads no more JSON than those write: a row is what follows a brace, and no member that is looked for has a comma in it.
-# Wrong data makes no point.
+# Wrong data makes no point, and neither does what is no number: the points become a part of gnuplot's script.
 
 BEGIN {
   RS = "{"
@@ -15,25 +15,31 @@ BEGIN {
 }
 
 function member(name,    text) {
-  if (!match($0, "\"" name "\": [^,}]*")) return "null"
+  if (!match($0, "\"" name "\":[^,}]*")) return "null"
   text = substr($0, RSTART, RLENGTH)
-  sub(/^[^:]*: /, "", text)
-  gsub(/["\n ]/, "", text)
+  sub(/^[^:]*:/, "", text)
+  gsub(/["\001-\040]/, "", text)
   return text
 }
 
-function point(panel, series, us) {
-  if (us == "null" || us + 0 <= 0 || member("remote_bytes") + 0 <= 0) return
-  gsub(/_/, " ", series)
-  printf "%s\t%s\t%s\t%.6g\n", panel, series, member("size_bytes"), member("remote_bytes") / us / 1000
+function isNumber(text) {
+  return text ~ /^[0-9]+([.][0-9]*)?([eE][+-]?[0-9]+)?$/ && text + 0 > 0 && text + 0 < 1e100
 }
 
-/"program": / {
+function point(panel, series, us,    size, bytes) {
+  size = member("size_bytes")
+  bytes = member("remote_bytes")
+  if (!isNumber(us) || !isNumber(size) || !isNumber(bytes)) return
+  gsub(/_/, " ", series)
+  printf "%s\t%s\t%s\t%.6g\n", panel, series, size, bytes / us / 1000
+}
+
+/"program":/ {
   program = member("program")
   transport = member("transport")
 }
 
-/"operation": / {
+/"operation":/ {
   panel = member("operation") ", " member("mode")
   for (i = 1; i in peers; i++) {
     split(peers[i], of, ":")
@@ -41,7 +47,7 @@ function point(panel, series, us) {
   }
 }
 
-/"time_us": / && !/"operation": / && member("wrong_bytes") == "0" {
+/"time_us":/ && !/"operation":/ && member("wrong_bytes") == "0" {
   point(program, "limit", member("limit_us"))
   point(program, "NCCL_alone", member("nccl_us"))
   point(program, "ulyx_" transport, member("time_us"))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 #
-# Points (plot_points.awk) as a script for gnuplot that draws them into the file `svg`: a panel for each thing measured,
-# in it a line for each who, `title` over all.
+# Points (plot_points.awk) as a script for gnuplot that draws them into the file $PLOT_SVG: a panel for each thing measured,
+# in it a line for each who, $PLOT_TITLE over all. Both come by the environment, where awk leaves backslashes alone.
 
 BEGIN {
   FS = "\t"
@@ -24,8 +24,9 @@ BEGIN {
   seen[$1, $2, $3] = 1
 }
 
-# A text in single quotes.
+# A text in single quotes, where gnuplot runs no `command` and takes no backslash; a new line would end it.
 function quoted(text) {
+  gsub(/[\001-\037\177]/, " ", text)
   gsub(/'/, "''", text)
   return "'" text "'"
 }
@@ -33,14 +34,14 @@ function quoted(text) {
 END {
   if (nPanels == 0) exit 1
   printf "set terminal svg size 900,%d noenhanced font 'sans-serif,13' background rgb 'white'\n", 60 + 420 * nPanels
-  printf "set output %s\n", quoted(svg)
+  printf "set output %s\n", quoted(ENVIRON["PLOT_SVG"])
   # A data block of its own for every line, by size.
   for (p = 1; p <= nPanels; p++) {
     for (l = 1; l <= lines[panels[p]]; l++) printf "$p%dl%d << EOD\n%sEOD\n", p, l, points[panels[p], line[panels[p], l]]
   }
   print "set logscale x 2\nset format x '%.0b %BB'\nset xlabel 'bytes of the busiest rank before the exchange'"
   print "set ylabel 'remote bytes / time (GB/s)'\nset yrange [0:*]\nset grid\nset key outside right top\nset lmargin 10\nset rmargin 26"
-  printf "set multiplot layout %d,1 title %s\n", nPanels, quoted(title)
+  printf "set multiplot layout %d,1 title %s\n", nPanels, quoted(ENVIRON["PLOT_TITLE"])
   for (p = 1; p <= nPanels; p++) {
     printf "set title %s\nplot ", quoted(panels[p])
     for (l = 1; l <= lines[panels[p]]; l++) {

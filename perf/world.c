@@ -24,25 +24,48 @@ static const perfLauncher_t launchers[] = {
     {"srun", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},
 };
 
-static bool readVariable(const char* name, int64_t* value) {
+/* An empty variable is one that was not set. */
+static const char* readVariable(const char* name) {
   const char* text = getenv(name);
-  return text != NULL && perfParseInt(text, value);
+  return text != NULL && text[0] != '\0' ? text : NULL;
 }
 
-/* The launcher's world, if one started this process among others. */
+/* A number from 0 to below `end`. */
+static bool parsePlace(const char* text, int64_t end, int64_t* place) {
+  return perfParseInt(text, place) && *place >= 0 && *place < end;
+}
+
+/* The launcher's world, if one started this process among others; without one the world is left alone. False, reported,
+ * where a launcher's variables do not fit together. */
 static bool findProcesses(int nGpus, perfWorld_t* world) {
   for (size_t i = 0; i < sizeof(launchers) / sizeof(launchers[0]); i++) {
+    const perfLauncher_t* of = &launchers[i];
+    const char* rankText = readVariable(of->rank);
+    const char* nRanksText = readVariable(of->nRanks);
+    const char* localText = readVariable(of->localRank);
     int64_t rank = 0;
     int64_t nRanks = 0;
     int64_t localRank = 0;
-    if (!readVariable(launchers[i].rank, &rank) || !readVariable(launchers[i].nRanks, &nRanks)) continue;
-    if (nRanks < 2 || nRanks > INT32_MAX || rank < 0 || rank >= nRanks) continue;
+    if (rankText == NULL || nRanksText == NULL) continue;
+    if (!perfParseInt(nRanksText, &nRanks) || nRanks < 1 || nRanks > INT32_MAX ||
+        !parsePlace(rankText, nRanks, &rank)) {
+      perfError("%s=%s and %s=%s are no rank and number of ranks: unset them, or give --ranks", of->rank, rankText,
+                of->nRanks, nRanksText);
+      return false;
+    }
+    if (nRanks < 2) continue;
     /* Without a local rank, machines are taken to be filled one after another. */
-    if (!readVariable(launchers[i].localRank, &localRank)) localRank = nGpus > 0 ? rank % nGpus : 0;
-    *world = (perfWorld_t){perfWorldProcesses, (int)nRanks, (int)rank, 1, (int)localRank, launchers[i].name};
+    if (localText == NULL) {
+      localRank = nGpus > 0 ? rank % nGpus : 0;
+    } else if (!parsePlace(localText, nRanks, &localRank)) {
+      perfError("%s=%s is no rank on this machine of %s=%s: unset it, or give --ranks", of->localRank, localText,
+                of->nRanks, nRanksText);
+      return false;
+    }
+    *world = (perfWorld_t){perfWorldProcesses, (int)nRanks, (int)rank, 1, (int)localRank, of->name};
     return true;
   }
-  return false;
+  return true;
 }
 
 static bool chooseKind(const perfOptions_t* options, int nGpus, perfWorld_t* world) {
@@ -54,7 +77,9 @@ static bool chooseKind(const perfOptions_t* options, int nGpus, perfWorld_t* wor
     *world = (perfWorld_t){perfWorldCpu, (int)options->ranks, 0, (int)options->ranks, 0, NULL};
     return true;
   }
-  if (findProcesses(nGpus, world)) {
+  *world = (perfWorld_t){perfWorldCpu, 2, 0, 2, 0, NULL};
+  if (!findProcesses(nGpus, world)) return false;
+  if (world->kind == perfWorldProcesses) {
     if (asked > 1) {
       perfError("%s started %d processes, and each drives one GPU: drop -g and -t", world->launcher, world->nRanks);
       return false;
@@ -79,7 +104,6 @@ static bool chooseKind(const perfOptions_t* options, int nGpus, perfWorld_t* wor
     *world = (perfWorld_t){perfWorldGpus, nRanks, 0, nRanks, 0, NULL};
     return true;
   }
-  *world = (perfWorld_t){perfWorldCpu, 2, 0, 2, 0, NULL};
   return true;
 }
 

@@ -188,6 +188,35 @@ export NCCL_TESTS_MIN_BW=fast
 refuses "NCCL_TESTS_MIN_BW takes a number, not 'fast'" seq_to_heads_perf --ranks 2 -b 16 $quick
 unset NCCL_TESTS_MIN_BW
 
+# A launcher whose variables do not fit: RANK WORLD_SIZE, which of them is named.
+launched() {
+  export RANK="$1" WORLD_SIZE="$2"
+  refuses "RANK=$1 and WORLD_SIZE=$2 are no rank" seq_to_heads_perf -b 16 $quick
+}
+launched 5 2
+launched 2 2
+launched -1 2
+launched one 2
+launched 0 two
+launched 0 0
+launched 0 9999999999
+launched 1 1
+passes "a launcher that does not fit, and --ranks" seq_to_heads_perf --ranks 2 -b 16 $quick
+export RANK=0 WORLD_SIZE=2 LOCAL_RANK=first
+refuses "LOCAL_RANK=first is no rank on this machine" seq_to_heads_perf -b 16 $quick
+unset LOCAL_RANK
+if ! nvidia-smi >/dev/null 2>&1; then
+  refuses "torchrun started 2 processes, which need a GPU each" seq_to_heads_perf -b 16 $quick
+  export RANK=0 WORLD_SIZE=1
+  passes "a launcher of one process" seq_to_heads_perf -b 16 $quick
+  export RANK='' WORLD_SIZE=2
+  passes "an empty variable is not set" seq_to_heads_perf -b 16 $quick
+fi
+unset RANK WORLD_SIZE
+export SLURM_PROCID=7 SLURM_NTASKS=4
+refuses "SLURM_PROCID=7 and SLURM_NTASKS=4 are no rank" seq_to_heads_perf -b 16 $quick
+unset SLURM_PROCID SLURM_NTASKS
+
 fault_library=$bin/libperf_fault.so
 if [ -e "$fault_library" ] && ! ldd "$fault_library" | grep -q -e libasan -e libtsan -e libubsan; then
   for fault in byte canary stale; do
@@ -224,6 +253,56 @@ check_json "nccl-tests' members of a run" \
     and len(d["start_time"]) == len(d["end_time"]) == 19)' "$json"
 check_json "busbw is remote bytes over time" \
   'all(abs(r["busbw_gbps"] * r["time_us"] * 1000 / r["remote_bytes"] - 1) < 1e-4 for r in d["results"])' "$json"
+
+# What lies at -J's path is replaced at the end, by a whole file.
+kept=$scratch/kept
+mkdir "$kept"
+kept_is_alone() { [ "$(ls "$kept")" = results.json ]; }
+passes "JSON to a new file" seq_to_heads_perf --ranks 2 -b 16 $quick -J "$kept/results.json"
+check "JSON to a new file: nothing beside it" kept_is_alone
+chmod 600 "$kept/results.json"
+passes "JSON to an older file" seq_to_heads_perf --ranks 2 -b 24 $quick -J "$kept/results.json"
+check "JSON to an older file: nothing beside it" kept_is_alone
+check "JSON to an older file: open to no one else still" [ "$(find "$kept/results.json" -perm 600 | wc -l)" -eq 1 ]
+check_json "JSON to an older file: the new results" 'd["results"][0]["tokens"] == 24' "$kept/results.json"
+cp "$kept/results.json" "$scratch/older.json"
+command_line="seq_to_heads_perf -J, killed"
+timeout -s KILL 1 "$bin/seq_to_heads_perf" --ranks 2 -b 16 -N 1000000 $quick -J "$kept/results.json" >"$out" 2>"$err"
+status=$?
+check "killed: it was at work" [ -s "$out" ]
+check "killed: the older result is as it was" cmp -s "$kept/results.json" "$scratch/older.json"
+ln -s results.json "$kept/link.json"
+passes "JSON through a link" seq_to_heads_perf --ranks 2 -b 32 $quick -J "$kept/link.json"
+check "JSON through a link: still a link" [ -L "$kept/link.json" ]
+check_json "JSON through a link: the new results" 'd["results"][0]["tokens"] == 32' "$kept/results.json"
+run seq_to_heads_perf --ranks 2 -b 16 $quick -J /dev/stdout
+check "JSON to /dev/stdout: exit status 0" exits 0
+check "JSON to /dev/stdout: it is there" out_has '"program": "seq_to_heads_perf"'
+passes "JSON to /dev/null" seq_to_heads_perf --ranks 2 -b 16 $quick -J /dev/null
+check "JSON to /dev/null: still a device" [ -c /dev/null ]
+if [ -c /dev/full ]; then
+  run seq_to_heads_perf --ranks 2 -b 16 $quick -J /dev/full
+  check "JSON to /dev/full: exit status 3" exits 3
+  check "JSON to /dev/full: says why" err_has "cannot write /dev/full: "
+fi
+for path in "$kept" "$kept/nowhere/results.json" "$kept/results.json/below" ""; do
+  run seq_to_heads_perf --ranks 2 -b 16 $quick -J "$path"
+  check "JSON to '$path': exit status 3" exits 3
+  check "JSON to '$path': refused before the run" out_is_empty
+  check "JSON to '$path': one line" err_is_one_line
+done
+if [ "$(id -u)" -ne 0 ]; then
+  chmod 400 "$kept/results.json"
+  run seq_to_heads_perf --ranks 2 -b 16 $quick -J "$kept/results.json"
+  check "JSON to a file that takes none: exit status 3" exits 3
+  check "JSON to a file that takes none: refused before the run" out_is_empty
+  chmod 600 "$kept/results.json"
+  chmod 500 "$kept"
+  passes "JSON to an older file in a directory that takes no new one" seq_to_heads_perf --ranks 2 -b 40 $quick \
+    -J "$kept/results.json"
+  chmod 700 "$kept"
+  check_json "JSON in a directory that takes no new file" 'd["results"][0]["tokens"] == 40' "$kept/results.json"
+fi
 
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]

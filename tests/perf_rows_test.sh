@@ -179,6 +179,15 @@ for entry in -1 inf nan 0x10 1e 1e999 '#'; do
 done
 printf '16 1e300\n16 16\n' >"$matrix"
 refuses "line 1: 1e300 is too much" all_to_all_rows_perf --ranks 2 --matrix "$matrix"
+# A NUL ends no number early, whatever digits come after it.
+printf '16 16\n16 10\00000\n' >"$matrix"
+refuses "line 2: a NUL byte" all_to_all_rows_perf --ranks 2 --matrix "$matrix"
+printf '16 16\n16 16\0' >"$matrix"
+refuses "line 2: a NUL byte" all_to_all_rows_perf --ranks 2 $in_rows
+printf '16 16\n16 16\n' >"$matrix"
+for flag in "--matrix-scale 2" "--matrix-scale 0" "--matrix-unit rows" "--matrix-unit bytes"; do
+  refuses "of --matrix, which is not given" all_to_all_rows_perf --ranks 2 -b 16 $flag
+done
 refuses "matrix-scale takes a number, not '-2'" all_to_all_rows_perf --ranks 2 --matrix "$matrix" --matrix-scale -2
 refuses "takes bytes|rows, not 'tokens'" all_to_all_rows_perf --ranks 2 --matrix "$matrix" --matrix-unit tokens
 passes "fewer rows than ranks" all_to_all_rows_perf --ranks 5 -b 3 --row-elements 6 $quick

@@ -7,6 +7,7 @@
 #   tests/plot_test.sh DIRECTORY    where the programs are
 #
 # Ends with one line, '<n> passed, <m> failed', and exits non-zero where one failed; 77 without gnuplot.
+# shellcheck disable=SC2016,SC1003 # names and titles hold dollars and backslashes that stay as they are
 set -u
 
 if ! command -v gnuplot >/dev/null 2>&1; then
@@ -27,7 +28,7 @@ plot() {
 # What of a drawing or of points is looked for.
 svg=$scratch/drawing.svg
 svg_has() { grep -q -e "$1" "$svg"; }
-points() { awk -f "$project/perf/plot_points.awk" "$@"; }
+points() { LC_ALL=C awk -f "$project/perf/plot_points.awk" "$@"; }
 points_have() {
   wanted=$1
   shift
@@ -66,6 +67,86 @@ check "wrong data is not drawn" [ "$(points "$scratch/direct.json" | wc -l)" -eq
 cp "$scratch/direct.json" "$scratch/named.json"
 plot "$scratch/named.json"
 check "without -o the drawing lies beside the JSON" [ -s "$scratch/named.svg" ]
+rm -f "$svg"
+plot "$scratch/named.json" --title Later -o "$svg"
+check "flags after the file: exit status 0" exits 0
+check "flags after the file: drawn there" svg_has '>Later<'
+# The directory of files with odd names, which are given as they are.
+mkdir "$scratch/odd"
+for odd in a=b.json '$(touch x).json' 'a b.json'; do
+  cp "$scratch/direct.json" "$scratch/odd/$odd"
+  command_line="plot.sh '$odd'"
+  (cd "$scratch/odd" && sh "$project/perf/plot.sh" -o odd.svg "$odd") >"$out" 2>"$err"
+  status=$?
+  check "a file named '$odd': exit status 0" exits 0
+  check "a file named '$odd': drawn" grep -q '>ulyx direct<' "$scratch/odd/odd.svg"
+  rm -f "$scratch/odd/odd.svg"
+done
+# As jq -c and jq write it.
+sed 's/: /:/g; s/, /,/g' "$scratch/direct.json" >"$scratch/short.json"
+sed 's/, "/,\n\t"/g; s/}/\n}/g' "$scratch/direct.json" >"$scratch/long.json"
+points "$scratch/direct.json" >"$scratch/points"
+for kind in short long; do
+  points "$scratch/$kind.json" >"$scratch/points.$kind"
+  check "JSON in $kind lines has the same points" cmp -s "$scratch/points" "$scratch/points.$kind"
+done
+
+# --- Nothing of a file or a title is run ----------------------------------------------------------------------
+
+trap_file=$scratch/pwned
+# harmless NAME FLAG...: nothing ran.
+harmless() {
+  harmless_name=$1
+  shift
+  rm -f "$svg"
+  plot -o "$svg" "$@"
+  check "$harmless_name: nothing is run" [ ! -e "$trap_file" ]
+  rm -f "$trap_file"
+}
+# row SIZE BYTES TIME: of a program's JSON.
+row() { printf '{"tokens": 1, "size_bytes": %s, "remote_bytes": %s, "time_us": %s, "wrong_bytes": 0}' "$1" "$2" "$3"; }
+evil=$scratch/evil.json
+# json_of TRANSPORT PROGRAM ROW...
+json_of() {
+  printf '{"program": "%s", "transport": "%s", "results": [' "$2" "$1"
+  shift 2
+  printf '%s' "$1"
+  shift
+  [ $# -eq 0 ] || printf ', %s' "$@"
+  printf ']}\n'
+}
+bang='"!>'"$trap_file"';#"'
+json_of direct perf "$(row 0 1 1)" "$(row '"EOD"' 1 1)" "$(row "$bang" 1 1)" >"$evil"
+harmless "sizes that end the data" "$evil"
+check "sizes that end the data: nothing to draw" err_has 'nothing to draw'
+check "sizes that end the data: exit status 2" exits 2
+json_of direct perf "$(row 4096 2048 10)" "$(row '"EOD"' 1 1)" "$(row "$bang" 1 1)" >"$evil"
+harmless "such sizes beside a right one" "$evil"
+check "such sizes beside a right one: exit status 0" exits 0
+check "such sizes beside a right one: one point" [ "$(points "$evil" | wc -l)" -eq 1 ]
+for bad in '"EOD"' "$bang" -1 0 1e999 nan inf 0x10 1.2.3 '"1;2"' null; do
+  json_of direct perf "$(row "$bad" 1 1)" "$(row 1 "$bad" 1)" "$(row 1 1 "$bad")" >"$evil"
+  check "no point of $bad" [ "$(points "$evil" | wc -l)" -eq 0 ]
+done
+tick='`'
+quote="'"
+for text in "a${tick}touch $trap_file$tick" "a$quote; system(\"touch $trap_file\") #" "a\\$quote; system(\"touch $trap_file\") #" \
+  'a{' 'a}' 'a\' '@a' '#a' "a
+!touch $trap_file #" "a
+EOD
+!touch $trap_file #" "$(printf 'a\r!touch %s #' "$trap_file")"; do
+  harmless "a title" --title "$text" "$scratch/direct.json"
+  check "a title '$text': exit status 0" exits 0
+  check "a title '$text': a whole drawing" svg_is_whole
+  json_of "$text" "$text" "$(row 4096 2048 10)" >"$evil"
+  harmless "a name in the JSON" "$evil"
+  check "a name '$text' in the JSON: no failure of gnuplot" [ "$status" -ne 3 ]
+done
+plot -o "$svg" --title 'back\nslash' "$scratch/direct.json"
+check "a title keeps its backslash" svg_has '>back\\nslash<'
+printf 'x\ty' >"$scratch/tab"
+json_of direct "$(cat "$scratch/tab")" "$(row 4096 2048 10)" >"$evil"
+check "a tab in a name moves no field" [ "$(points "$evil" | cut -f 3)" = 4096 ]
 
 # --- compare.sh -----------------------------------------------------------------------------------------------
 
@@ -138,6 +219,12 @@ plot_refuses "name a JSON file" 2
 plot_refuses "unknown flag '--foo'" 2 --foo
 plot_refuses "o takes a value" 2 -o
 plot_refuses "cannot read $scratch/nowhere.json" 2 "$scratch/nowhere.json"
+plot_refuses "$scratch is a directory" 2 "$scratch"
+plot_refuses "o takes a value" 2 "$scratch/direct.json" -o
+mkdir "$scratch/folder"
+plot_refuses "cannot write the drawing to $scratch/folder, a directory" 2 -o "$scratch/folder" "$scratch/direct.json"
+check "a directory as the drawing: nothing in it" [ -z "$(ls "$scratch/folder")" ]
+plot_refuses "cannot write $scratch/nowhere/a.svg" 3 -o "$scratch/nowhere/a.svg" "$scratch/direct.json"
 echo '{"program": "seq_to_heads_perf", "failed": true}' >"$scratch/failed.json"
 plot_refuses "nothing to draw" 2 -o "$svg" "$scratch/failed.json"
 check "nothing to draw: no drawing" [ ! -e "$svg" ]
