@@ -59,13 +59,13 @@ bool IsThrifty(const World& world) {
 }
 
 int CasesOn(const World& world, int fallback) {
-  const int cases = TestShapes(fallback);
 #if defined(__SANITIZE_THREAD__)
-  const bool fewer = true;
+  constexpr bool kThreads = true;
 #else
-  const bool fewer = IsThrifty(world);
+  constexpr bool kThreads = false;
 #endif
-  return fewer ? (cases + 3) / 4 : cases;
+  const int cases = TestShapes(fallback);
+  return kThreads || IsThrifty(world) ? (cases + 3) / 4 : cases;
 }
 
 const Session& Sessions::On(const World& world, int nRanks) {
