@@ -457,6 +457,7 @@ TEST_P(Chains, StartFromZeroWhereTheFirstSequenceDoes) {
 
 TEST_P(Chains, ThatComeDenselyHaveTheSameBitsInEveryRun) {
   ULYX_SKIP_BELOW(*GetParam(), 2);
+  if (WatchesThreads()) GTEST_SKIP() << "is about bits";
   if (IsThrifty(*GetParam())) GTEST_SKIP() << "merging does not depend on the world, and is slow under sanitizers";
   ChainCase c = Case({0, 20}, Ranks(4), true);
   c.keyDim = 33;

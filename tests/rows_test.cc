@@ -443,6 +443,7 @@ TEST_P(Rows, AreMovedFromAnyAddressToAny) {
 
 TEST_P(Rows, AreLargeAndStillWhole) {
   ULYX_SKIP_BELOW(*GetParam(), 2);
+  if (WatchesThreads()) GTEST_SKIP() << "moves much data";
   if (IsSanitized() && GetParam()->Transport() != ulyxTransportNccl) GTEST_SKIP() << "nccl alone under sanitizers";
   RowsCase c = Gather({700, 500});
   c.rowElements = 2048;  // past what is copied beside the wire

@@ -54,18 +54,21 @@ bool IsSanitized() {
 #endif
 }
 
+bool WatchesThreads() {
+#if defined(__SANITIZE_THREAD__)
+  return true;
+#else
+  return false;
+#endif
+}
+
 bool IsThrifty(const World& world) {
   return IsSanitized() && &world != Worlds().front();
 }
 
 int CasesOn(const World& world, int fallback) {
-#if defined(__SANITIZE_THREAD__)
-  constexpr bool kThreads = true;
-#else
-  constexpr bool kThreads = false;
-#endif
   const int cases = TestShapes(fallback);
-  return kThreads || IsThrifty(world) ? (cases + 3) / 4 : cases;
+  return WatchesThreads() || IsThrifty(world) ? (cases + 3) / 4 : cases;
 }
 
 const Session& Sessions::On(const World& world, int nRanks) {

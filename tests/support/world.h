@@ -112,6 +112,8 @@ std::string WorldName(const ::testing::TestParamInfo<const World*>& param);
 
 // Whether this program runs under a sanitizer, where the same exchange costs many times as much.
 bool IsSanitized();
+// Under the thread sanitizer: what is about data or memory alone has nothing to show there, and is slowest.
+bool WatchesThreads();
 
 // How many random cases a suite draws on a world: `fallback`, or as ULYX_TEST_SHAPES says; a quarter of it on the
 // further worlds of a sanitized program, where each costs many times as much and the first world has drawn them all,
