@@ -259,9 +259,7 @@ static ulyxResult_t destroyBranch(ulyxBranch* branch) {
 
 static ulyxResult_t destroyOnDevice(ulyxGpu* self) {
   ulyxResult_t result = ulyxSuccess;
-  ulyxGuardLetGo(&self->world.guard);
-  (void)ulyxGuardAwaitAbort(&self->world.guard);
-  ulyxGuardSetOwner(&self->world.guard, (ulyxGuardOwner){0}); /* what it would tell by goes */
+  ulyxGuardDisown(&self->world.guard);
   while (self->blocks != NULL) {
     ulyxArena* const block = self->blocks;
     self->blocks = block->next;

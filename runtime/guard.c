@@ -300,6 +300,12 @@ void ulyxGuardSetOwner(ulyxGuard* guard, ulyxGuardOwner owner) {
   pthread_mutex_unlock(&guard->lock);
 }
 
+void ulyxGuardDisown(ulyxGuard* guard) {
+  ulyxGuardLetGo(guard);
+  (void)ulyxGuardAwaitAbort(guard);
+  ulyxGuardSetOwner(guard, (ulyxGuardOwner){0});
+}
+
 ulyxResult_t ulyxGuardCreate(ulyxGuard* guard, ncclComm_t comm, int device, int timeoutMs) {
   ulyxResult_t result = ulyxSuccess;
   *guard = (ulyxGuard){.comm = comm, .device = device, .timeoutMs = timeoutMs};

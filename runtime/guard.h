@@ -64,6 +64,9 @@ typedef struct ulyxGuard {
 ulyxResult_t ulyxGuardCreate(ulyxGuard* guard, ncclComm_t comm, int device, int timeoutMs);
 /* After it the owner before is not called any more, but for a settling that has begun. */
 void ulyxGuardSetOwner(ulyxGuard* guard, ulyxGuardOwner owner);
+/* What the owner tells its kernels by is about to go: a lost world is let go and waited for, and nobody is told after.
+ */
+void ulyxGuardDisown(ulyxGuard* guard);
 /* Destroys the communicator, or waits for what losing it has begun. This rank has nothing on the device any more, and
  * no graph that holds NCCL's work is left. */
 ulyxResult_t ulyxGuardDestroy(ulyxGuard* guard);

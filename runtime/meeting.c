@@ -49,9 +49,7 @@ ulyxResult_t ulyxMeetingsCreate(ulyxNcclWorld* world, ulyxWindows* windows, cons
 
 destroyMeetings:
   ulyxUndoBegin();
-  ulyxGuardLetGo(&world->guard);
-  (void)ulyxGuardAwaitAbort(&world->guard);
-  ulyxGuardSetOwner(&world->guard, (ulyxGuardOwner){0}); /* what it would tell by goes */
+  ulyxGuardDisown(&world->guard);
   (void)ulyxMeetingsDestroy(world, windows, meetings);
   ulyxUndoEnd();
   return result;

@@ -23,14 +23,15 @@ namespace ulyx_test {
 
 namespace {
 
+ulyxConfig_t Config(int timeoutMs) {
+  ulyxConfig_t config = ULYX_CONFIG_INITIALIZER;
+  config.arenaBytes = kKindsArenaBytes;
+  config.timeoutMs = timeoutMs;
+  return config;
+}
+
 class States : public ::testing::TestWithParam<const World*> {
  protected:
-  static ulyxConfig_t Config(int timeoutMs) {
-    ulyxConfig_t config = ULYX_CONFIG_INITIALIZER;
-    config.arenaBytes = kKindsArenaBytes;
-    config.timeoutMs = timeoutMs;
-    return config;
-  }
   static bool OnCpu() { return GetParam()->Transport() == ulyxTransportLoopback; }
   static bool Meets() { return GetParam()->Transport() >= ulyxTransportDirect; }
 };
@@ -93,52 +94,55 @@ TEST_P(States, OfAbortedWorldsSayWhyWhereOthersAreNeeded) {
   });
 }
 
+namespace {
+
+// All ranks have come, and the first goes on alone on this thread.
+class Stage {
+ public:
+  Stage(const World& world, int timeoutMs) : config_(Config(timeoutMs)), session_(world, kActors, &config_) {
+    session_.Run([&](int rank) {
+      world.Use(rank);
+      actors_[rank] = std::make_unique<Actor>(session_, rank);
+    });
+    world.Use(0);
+  }
+  Actor& First() { return *actors_[0]; }
+  // The session destroys no runtime that a call has destroyed.
+  void TakeBack() { *session_.RuntimePtr(0) = First().runtime; }
+
+ private:
+  const ulyxConfig_t config_;
+  Session session_;
+  std::unique_ptr<Actor> actors_[kActors];
+};
+
+}  // namespace
+
 // The other rank makes no further call.
 TEST_P(States, OfWorldsThatARankDidNotComeToSayWhyWhereItIsNeeded) {
-  const ulyxConfig_t config = Config(300);
-  Session session(*GetParam(), kActors, &config);
-  std::unique_ptr<Actor> actors[kActors];
-  session.Run([&](int rank) {
-    GetParam()->Use(rank);
-    actors[rank] = std::make_unique<Actor>(session, rank);
-  });
-  Actor& actor = *actors[0];
-  GetParam()->Use(0);
+  Stage stage(*GetParam(), 300);
+  Actor& actor = stage.First();
   const ulyxResult_t met = ulyxHeadsToSeq(actor.plans[0], &actor.oIn, &actor.oOut, actor.stream);
   EXPECT_EQ(met, Meets() ? ulyxSuccess : ulyxTimeout);  // a device tells later
   Call(&actor, AllRows(*GetParam()), &Row::lost);
-  *session.RuntimePtr(0) = actor.runtime;
+  stage.TakeBack();
 }
 
 TEST_P(States, OfWorldsThatThisRankBrokeSayWhyWhereOthersAreNeeded) {
   if (!Meets()) GTEST_SKIP() << GetParam()->Name() << " leaves no exchange half made";
-  const ulyxConfig_t config = Config(300);
-  Session session(*GetParam(), kActors, &config);
-  std::unique_ptr<Actor> actors[kActors];
-  session.Run([&](int rank) {
-    GetParam()->Use(rank);
-    actors[rank] = std::make_unique<Actor>(session, rank);
-  });
-  Actor& actor = *actors[0];
-  GetParam()->Use(0);
+  Stage stage(*GetParam(), 300);
+  Actor& actor = stage.First();
   fakeFailNthHere("ulyxLaunchExchange", 1);
   EXPECT_EQ(ulyxHeadsToSeq(actor.plans[0], &actor.oIn, &actor.oOut, actor.stream), ulyxUnhandledCudaError);
   Call(&actor, AllRows(*GetParam()), &Row::lost);
-  *session.RuntimePtr(0) = actor.runtime;
+  stage.TakeBack();
 }
 
 // There is nothing to wait for: the device has told already.
 TEST_P(States, OfWorldsThatADeviceLostSayWhyAtOnce) {
   if (!Meets()) GTEST_SKIP() << GetParam()->Name() << " learns nothing from devices";
-  const ulyxConfig_t config = Config(2000);
-  Session session(*GetParam(), kActors, &config);
-  std::unique_ptr<Actor> actors[kActors];
-  session.Run([&](int rank) {
-    GetParam()->Use(rank);
-    actors[rank] = std::make_unique<Actor>(session, rank);
-  });
-  Actor& actor = *actors[0];
-  GetParam()->Use(0);
+  Stage stage(*GetParam(), 2000);
+  Actor& actor = stage.First();
   fakeFailNthHere("ulyxLaunchExchange", 1);
   EXPECT_EQ(ulyxHeadsToSeq(actor.plans[0], &actor.oIn, &actor.oOut, actor.stream), ulyxUnhandledCudaError);
   for (const Row& row : AllRows(*GetParam())) {
