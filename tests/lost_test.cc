@@ -408,6 +408,14 @@ TEST(Lost, ByATimeoutNamesTheExchangeByTheNumberOfItsRecord) {
   fakeSetBusy(0);
 }
 
+TEST(Lost, ByAnAbortAfterAPeersMemoryWentWritesWhereNobodyReads) {
+  const ulyxConfig_t config = WithTimeout(20000);
+  Session session(Of(ulyxTransportDirect), kRanks, &config);
+  MUST(ulyxRuntimeDestroy(session.RuntimePtr(1)));
+  MUST(ulyxRuntimeAbort(session.Runtime(0)));
+  session.Destroy();
+}
+
 TEST(Lost, NoErrorOfADestructionThatHasALogger) {
   Session session(Of(ulyxTransportNccl), kRanks);
   std::vector<std::string> heard;

@@ -334,6 +334,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   fakeWindowsDrop(comm);
   fakeCommRemove(comm);
   fakeUnlock();
+  (void)fakeReleaseUnseen();
   return struck;
 }
 
@@ -358,6 +359,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
   fakeWindowsDrop(comm);
   fakeCommRemove(comm);
   fakeUnlock();
+  (void)fakeReleaseUnseen();
   return struck;
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Memory from ncclMemAlloc starts at a multiple of NCCL_WIN_REQUIRED_ALIGNMENT, as windows need, inside a
- * larger cudaMalloc. What is too much is poisoned under ASan where it is host memory. */
+ * larger cudaMalloc. What is too much is poisoned under ASan where it is host memory. As with memory that CUDA shares
+ * between processes, what its owner has freed stays until no peer's window sees it. */
 #include <stdlib.h>
 
 #include "fake_nccl.h"
@@ -41,6 +42,7 @@ typedef struct fakeRegistration {
 
 /* Guarded by fakeLock. */
 static fakeBlock* blocks;
+static fakeBlock* outlived; /* freed by their owners, seen by peers */
 static ncclWindow_t windows;
 
 static fakeBlock* blockOf(const void* p, size_t bytes) {
@@ -83,8 +85,50 @@ ncclResult_t ncclMemAlloc(void** p, size_t bytes) {
   return ncclSuccess;
 }
 
-/* Takes the block that starts at p out of the list, if nothing uses it. */
-static ncclResult_t takeBlock(const void* p, fakeBlock** taken) {
+static bool isSeen(const fakeBlock* block) {
+  for (ncclWindow_t window = windows; window != NULL; window = window->next) {
+    for (int rank = 0; rank < window->comm->world->nRanks; rank++) {
+      if (window->peers[rank] == block->start) return true;
+    }
+  }
+  return false;
+}
+
+static fakeBlock* takeUnseen(void) {
+  fakeBlock* unseen = NULL;
+  for (fakeBlock** link = &outlived; *link != NULL;) {
+    fakeBlock* block = *link;
+    if (isSeen(block)) {
+      link = &block->next;
+      continue;
+    }
+    *link = block->next;
+    block->next = unseen;
+    unseen = block;
+  }
+  return unseen;
+}
+
+cudaError_t fakeReleaseUnseen(void) {
+  fakeLock();
+  fakeBlock* unseen = takeUnseen();
+  fakeUnlock();
+  cudaError_t first = cudaSuccess;
+  while (unseen != NULL) {
+    fakeBlock* block = unseen;
+    unseen = block->next;
+    ASAN_UNPOISON_MEMORY_REGION(block->raw, block->rawBytes);
+    fakeQuietBegin();
+    const cudaError_t error = cudaFree(block->raw);
+    fakeQuietEnd();
+    if (first == cudaSuccess) first = error;
+    free(block);
+  }
+  return first;
+}
+
+/* Moves the block that starts at p to the outlived ones, if nothing uses it. */
+static ncclResult_t outlive(const void* p) {
   fakeBlock** link = &blocks;
   while (*link != NULL && (*link)->start != p) link = &(*link)->next;
   fakeBlock* block = *link;
@@ -97,24 +141,20 @@ static ncclResult_t takeBlock(const void* p, fakeBlock** taken) {
     return ncclInvalidUsage;
   }
   *link = block->next;
-  *taken = block;
+  block->next = outlived;
+  outlived = block;
+  fakeDied(FAKE_COUNTER(ncclAllocations), block->birth);
   return ncclSuccess;
 }
 
 ncclResult_t ncclMemFree(void* p) {
   FAKE_NCCL_RELEASE(ncclUnhandledCudaError);
   if (p == NULL || fakeCudaGone()) return struck;
-  fakeBlock* block = NULL;
   fakeLock();
-  const ncclResult_t result = takeBlock(p, &block);
+  const ncclResult_t result = outlive(p);
   fakeUnlock();
+  const cudaError_t error = fakeReleaseUnseen();
   if (result != ncclSuccess) return result;
-  ASAN_UNPOISON_MEMORY_REGION(block->raw, block->rawBytes);
-  fakeQuietBegin();
-  const cudaError_t error = cudaFree(block->raw);
-  fakeQuietEnd();
-  fakeDied(FAKE_COUNTER(ncclAllocations), block->birth);
-  free(block);
   return error != cudaSuccess ? ncclUnhandledCudaError : struck;
 }
 
@@ -210,6 +250,7 @@ ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
   fakeLock();
   removeWindow(window);
   fakeUnlock();
+  (void)fakeReleaseUnseen();
   return struck;
 }
 

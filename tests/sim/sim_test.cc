@@ -374,6 +374,29 @@ TEST_F(Fakes, WindowsAreCollectiveAndHoldTheirMemory) {
   EXPECT_EQ(fakeGet().ncclAllocations, 0);
 }
 
+TEST_F(Fakes, MemoryThatItsOwnerFreedStaysUntilNoPeersWindowSeesIt) {
+  void* memory[2] = {};
+  ncclWindow_t windows[2] = {};
+  ncclComm_t comms[2] = {};
+  ASSERT_EQ(ncclCommInitAll(comms, 2, nullptr), ncclSuccess);
+  ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+  for (int r = 0; r < 2; r++) {
+    ASSERT_EQ(cudaSetDevice(r), cudaSuccess);
+    ASSERT_EQ(ncclMemAlloc(&memory[r], 64), ncclSuccess);
+    ASSERT_EQ(ncclCommWindowRegister(comms[r], memory[r], 64, &windows[r], NCCL_WIN_DEFAULT), ncclSuccess);
+  }
+  ASSERT_EQ(ncclGroupEnd(), ncclSuccess);
+  EXPECT_EQ(ncclCommWindowDeregister(comms[0], windows[0]), ncclSuccess);
+  EXPECT_EQ(ncclMemFree(memory[0]), ncclSuccess);
+  EXPECT_EQ(fakeGet().ncclAllocations, 1);
+  std::memset(memory[0], 1, 64);  // the sanitizers say whether it is there
+  EXPECT_EQ(ncclCommWindowDeregister(comms[1], windows[1]), ncclSuccess);
+  EXPECT_EQ(ncclMemFree(memory[1]), ncclSuccess);
+  for (ncclComm_t comm : comms) EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
+  EXPECT_EQ(cudaSetDevice(0), cudaSuccess);
+  ExpectNothingLeft();
+}
+
 TEST_F(Fakes, WindowsNeedNcclMemory) {
   WithRanks(1, [](Rank& rank) {
     int* const memory = DeviceArray(std::vector<int>(4096));
