@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <string>
 #include <thread>
@@ -85,6 +86,7 @@ TEST_P(Aborts, WakeARankThatWaitsInAnExchangeAndTellTheOthers) {
   const Shape shape(9, 6, 8);
   const Oracle oracle(shape.c, session.NRanks(), TestSeed());
   const bool toldByMemory = GetParam()->Transport() != ulyxTransportNccl;
+  std::atomic<bool> aborted{false};
   session.Run([&](int rank) {
     const ulyxPlan_t plan = MakePlan(session, shape.c, rank);
     const RankTensors tensors(session, oracle, rank, Ordinary);
@@ -95,12 +97,13 @@ TEST_P(Aborts, WakeARankThatWaitsInAnExchangeAndTellTheOthers) {
       const ulyxResult_t enqueued = ulyxSeqToHeads(plan, &in, &out, session.Stream(0));
       if (GetParam()->Transport() != ulyxTransportNccl) session.Synchronize(0);
       aborter.join();
+      aborted = true;
       EXPECT_LT(Clock::now() - start, kSoon);
       ulyxResult_t found = enqueued;
       if (enqueued == ulyxSuccess) MUST(ulyxRuntimeGetAsyncError(session.Runtime(0), &found));
       ExpectLost(session.Runtime(0), found, 0);
     } else if (toldByMemory) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(400));
+      while (!aborted) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       const ulyxResult_t enqueued = ulyxSeqToHeads(plan, &in, &out, session.Stream(rank));
       if (GetParam()->Transport() != ulyxTransportLoopback) session.Synchronize(rank);
       EXPECT_LT(Clock::now() - start, kSoon);

@@ -92,7 +92,7 @@ TEST(Broken, ExchangesLeaveNoRankWithTheNextOnesData) {
     SCOPED_TRACE(function);
     ulyxConfig_t config = ULYX_CONFIG_INITIALIZER;
     config.transport = transport;
-    config.timeoutMs = 300;
+    config.timeoutMs = 1000;
     const Session session(*Worlds().front(), 2, &config);
     const Shape shape(6000, 32, 16);  // too much for the head of stores
     const Oracle oracle(shape.c, 2, TestSeed());

@@ -114,7 +114,7 @@ TEST_P(FlightRecord, LeavesTheMessageOfARefusalThatItsLoggerFollowsWithAnother) 
 TEST_P(FlightRecord, ComesOnceWithAnErrorThatLosesTheWorld) {
   ULYX_SKIP_BELOW(On(), 2);
   ulyxConfig_t config = ULYX_CONFIG_INITIALIZER;
-  config.timeoutMs = 300;
+  config.timeoutMs = 1000;
   const Session session(On(), 2, &config);
   const Shape shape(9, 6, 8);
   const Oracle oracle(shape.c, 2, TestSeed());

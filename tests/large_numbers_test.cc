@@ -59,7 +59,7 @@ TEST_P(LargeNumbers, OfExchangesPassThirtyOneAndThirtyTwoBits) {
 TEST_P(LargeNumbers, OfAnExchangeThatARankDoesNotComeToAreToldWhole) {
   if (OnCpu(*GetParam())) GTEST_SKIP() << "loopback compares no numbers of exchanges";
   ulyxConfig_t config = ULYX_CONFIG_INITIALIZER;
-  config.timeoutMs = 300;
+  config.timeoutMs = 1000;
   const Session session(*GetParam(), 2, &config);
   const bool meets = GetParam()->Transport() != ulyxTransportNccl;
   const Shape shape(10, 6, 8);

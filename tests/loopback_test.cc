@@ -36,7 +36,7 @@ const Shape kShape(9, 6, 8);
 // Every rank but `absent` calls; each must learn within a second of the deadline who did not come.
 template <class Call>
 void ExpectTimeout(int nRanks, int absent, const Call& call) {
-  constexpr int kTimeoutMs = 300;
+  constexpr int kTimeoutMs = 1000;
   const ulyxConfig_t config = WithTimeout(kTimeoutMs);
   const Session session(Loopback(), nRanks, &config);
   const Oracle oracle(kShape.c, nRanks, TestSeed());

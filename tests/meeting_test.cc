@@ -200,7 +200,7 @@ TEST_P(Meetings, WithARankThatDoesNotComeEndAtTheDeadlineAndSayWho) {
   ULYX_SKIP_UNLESS_RANKS_MEET(*GetParam(), 2);
   const int nRanks = Ranks(*GetParam());
   ulyxConfig_t config = ULYX_CONFIG_INITIALIZER;
-  config.timeoutMs = 400;
+  config.timeoutMs = 1000;
   const Session session(*GetParam(), nRanks, &config);
   const Shape shape(9, 6, 16);
   const Oracle oracle(shape.c, nRanks, TestSeed());

@@ -82,9 +82,10 @@ void fakeReset(void);
 void fakeFailNth(const char* function, int n);
 void fakeFailNthHere(const char* function, int n);
 
-/* The n-th call from now on of `function`, of any thread, first calls `call` on that thread. One at a time; n = 0
- * disarms. */
+/* The n-th call from now on of `function`, of any thread or of the calling one, first calls `call` on that thread. One
+ * at a time of either kind; n = 0 disarms. */
 void fakeCallAtNth(const char* function, int n, void (*call)(void*), void* argument);
+void fakeCallAtNthHere(const char* function, int n, void (*call)(void*), void* argument);
 
 /* Whether a fault of this thread's is still to come, and the function that the last fault of any struck; NULL: none
  * since the last fakeReset. */

@@ -37,7 +37,7 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static fakeCounters counters;
 static int64_t sentBytes[FAKE_MAX_RANKS][FAKE_MAX_RANKS];
 static fakeFault faultAnywhere;
-static fakeVisit visit;
+static fakeVisit visitAnywhere;
 static atomic_bool awaited;       /* the visit; like the next */
 static atomic_bool armedAnywhere; /* looked at without the mutex, which would order threads that nothing else does */
 static const char* lastStruck;
@@ -45,6 +45,7 @@ static fakeSettings settings = FAKE_DEFAULT_SETTINGS;
 static int64_t generation = 1; /* one more with every reset */
 
 static _Thread_local fakeFault faultHere;
+static _Thread_local fakeVisit visitHere;
 static _Thread_local int quiet;
 
 static int64_t* counterAt(size_t counter) {
@@ -98,21 +99,24 @@ static bool strikes(fakeFault* fault, const char* function) {
   return --fault->left == 0;
 }
 
-static fakeVisit takeVisit(const char* function) {
-  fakeVisit due = {NULL, 0, NULL, NULL};
+static bool isDue(fakeVisit* visit, const char* function) {
+  return visit->left > 0 && strcmp(visit->function, function) == 0 && --visit->left == 0;
+}
+
+static void payVisits(const char* function) {
+  if (isDue(&visitHere, function)) visitHere.call(visitHere.argument);
+  if (!atomic_load_explicit(&awaited, memory_order_relaxed)) return;
   pthread_mutex_lock(&mutex);
-  if (visit.left > 0 && strcmp(visit.function, function) == 0 && --visit.left == 0) due = visit;
-  atomic_store_explicit(&awaited, visit.left > 0, memory_order_relaxed);
+  const fakeVisit visit = visitAnywhere;
+  const bool due = isDue(&visitAnywhere, function);
+  atomic_store_explicit(&awaited, visitAnywhere.left > 0, memory_order_relaxed);
   pthread_mutex_unlock(&mutex);
-  return due;
+  if (due) visit.call(visit.argument);
 }
 
 bool fakeStrikes(const char* function) {
   if (quiet) return false;
-  if (atomic_load_explicit(&awaited, memory_order_relaxed)) {
-    const fakeVisit due = takeVisit(function);
-    if (due.call != NULL) due.call(due.argument);
-  }
+  payVisits(function);
   if (faultHere.left == 0 && !atomic_load_explicit(&armedAnywhere, memory_order_relaxed)) return false;
   pthread_mutex_lock(&mutex);
   const bool here = strikes(&faultHere, function);
@@ -241,7 +245,7 @@ void fakeReset(void) {
   memset(&counters, 0, sizeof counters);
   memset(sentBytes, 0, sizeof sentBytes);
   faultAnywhere = (fakeFault){NULL, 0};
-  visit = (fakeVisit){NULL, 0, NULL, NULL};
+  visitAnywhere = (fakeVisit){NULL, 0, NULL, NULL};
   atomic_store_explicit(&awaited, false, memory_order_relaxed);
   atomic_store_explicit(&armedAnywhere, false, memory_order_relaxed);
   lastStruck = NULL;
@@ -250,6 +254,7 @@ void fakeReset(void) {
   pthread_mutex_unlock(&mutex);
   fakeSetHanging(0);
   faultHere = (fakeFault){NULL, 0};
+  visitHere = (fakeVisit){NULL, 0, NULL, NULL};
 }
 
 void fakeFailNth(const char* function, int n) {
@@ -261,9 +266,13 @@ void fakeFailNth(const char* function, int n) {
 
 void fakeCallAtNth(const char* function, int n, void (*call)(void*), void* argument) {
   pthread_mutex_lock(&mutex);
-  visit = (fakeVisit){function, n, call, argument};
+  visitAnywhere = (fakeVisit){function, n, call, argument};
   atomic_store_explicit(&awaited, n > 0, memory_order_relaxed);
   pthread_mutex_unlock(&mutex);
+}
+
+void fakeCallAtNthHere(const char* function, int n, void (*call)(void*), void* argument) {
+  visitHere = (fakeVisit){function, n, call, argument};
 }
 
 void fakeFailNthHere(const char* function, int n) {
