@@ -28,11 +28,11 @@ static int64_t* bytesAt(const ulyxFlight* flight, int64_t place) {
   return flight->bytes + place * 2 * flight->nRanks;
 }
 
-void ulyxFlightBegin(ulyxFlight* flight, const char* operation, uint64_t signature, ulyxTransport_t transport,
+void ulyxFlightBegin(ulyxFlight* flight, const char* operation, uint64_t plan, ulyxTransport_t transport,
                      const int64_t* bytes) {
   const int64_t place = flight->count++ % ULYX_FLIGHT_EXCHANGES;
-  flight->exchanges[place] = (ulyxFlightExchange){
-      .operation = operation, .signature = signature, .transport = transport, .state = ulyxFlightInCall};
+  flight->exchanges[place] =
+      (ulyxFlightExchange){.operation = operation, .plan = plan, .transport = transport, .state = ulyxFlightInCall};
   memcpy(bytesAt(flight, place), bytes, (size_t)flight->nRanks * 2 * sizeof *bytes);
 }
 
@@ -65,7 +65,7 @@ static void logExchange(const ulyxFlight* flight, int64_t number, ulyxLogger_t l
   if (exchange->state == ulyxFlightFailed) {
     used += (size_t)snprintf(line + used, sizeof line - used, " (%s)", ulyxGetErrorString(exchange->result));
   }
-  used += (size_t)snprintf(line + used, sizeof line - used, ", plan %016" PRIx64, exchange->signature);
+  used += (size_t)snprintf(line + used, sizeof line - used, ", plan %016" PRIx64, exchange->plan);
   append(line, &used, bytes, flight->nRanks, "bytes to each rank");
   append(line, &used, bytes + flight->nRanks, flight->nRanks, "from each");
   logger(user, ulyxLogRecord, line);

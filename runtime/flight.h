@@ -16,7 +16,7 @@ typedef enum { ulyxFlightInCall, ulyxFlightEnqueued, ulyxFlightFailed } ulyxFlig
 
 typedef struct ulyxFlightExchange {
   const char* operation;
-  uint64_t signature;
+  uint64_t plan; /* its signature */
   ulyxTransport_t transport;
   ulyxFlightState state;
   ulyxResult_t result;
@@ -34,7 +34,7 @@ ulyxResult_t ulyxFlightCreate(int nRanks, ulyxFlight* flight);
 void ulyxFlightFree(ulyxFlight* flight);
 
 /* An exchange begins, about to be handed to the transport; bytes[2 * nRanks] are sent, then received, by peer. */
-void ulyxFlightBegin(ulyxFlight* flight, const char* operation, uint64_t signature, ulyxTransport_t transport,
+void ulyxFlightBegin(ulyxFlight* flight, const char* operation, uint64_t plan, ulyxTransport_t transport,
                      const int64_t* bytes);
 /* It has been handed over, or was not. */
 void ulyxFlightEnd(ulyxFlight* flight, ulyxResult_t result);

@@ -219,13 +219,13 @@ static ulyxResult_t createBranch(const ulyxSettings* settings, ulyxBranch* branc
   return ULYX_CUDA(cudaEventCreateWithFlags(&branch->end, cudaEventDisableTiming));
 }
 
-static ulyxResult_t tell(void* self, bool peers) {
+static ulyxResult_t tell(void* self) {
   ulyxGpu* const gpu = self;
   int previous = 0;
   ULYX_TRY(ulyxDeviceEnter(gpu->base.device, &previous));
   enum cudaStreamCaptureMode mode = ulyxRelaxCapture();
   ulyxResult_t told = ulyxMeetingsGiveUp(&gpu->meetings);
-  if (peers) ulyxKeepFirst(&told, ulyxMeetingsTellPeers(&gpu->meetings, &gpu->windows, &gpu->world));
+  ulyxKeepFirst(&told, ulyxMeetingsTellPeers(&gpu->meetings, &gpu->windows, &gpu->world));
   (void)cudaThreadExchangeStreamCaptureMode(&mode);
   ulyxDeviceLeave(gpu->base.device, previous);
   return told;

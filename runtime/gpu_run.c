@@ -116,6 +116,9 @@ ulyxResult_t ulyxGpuRun(ulyxGpu* gpu, const ulyxExchange* exchange) {
   const ulyxResult_t recorded = ULYX_CUDA(cudaEventRecord(world->done, exchange->stream));
   if (recorded == ulyxSuccess) world->doneRecorded = true;
   ulyxKeepFirst(&result, recorded);
-  if (byNccl) ulyxKeepFirst(&result, ulyxGuardWatch(&world->guard, exchange->stream, exchange->number));
+  if (byNccl) {
+    const ulyxGuardExchange watched = {exchange->number, exchange->operation, exchange->plan};
+    ulyxKeepFirst(&result, ulyxGuardWatch(&world->guard, exchange->stream, watched));
+  }
   return result != ulyxSuccess ? result : earlier;
 }

@@ -54,8 +54,7 @@ static bool ncclMayWork(const ulyxGuard* guard) {
 }
 
 /* With the lock held, which is released meanwhile. */
-static ulyxResult_t loseLocked(ulyxGuard* guard, bool tellPeers, ulyxResult_t code, const char* format,
-                               va_list arguments) {
+static ulyxResult_t loseLocked(ulyxGuard* guard, ulyxResult_t code, const char* format, va_list arguments) {
   ulyxResult_t told = ulyxSuccess;
   if (guard->lost != ulyxSuccess) return ulyxSuccess;
   (void)vsnprintf(guard->why, sizeof guard->why, format, arguments);
@@ -63,7 +62,7 @@ static ulyxResult_t loseLocked(ulyxGuard* guard, bool tellPeers, ulyxResult_t co
   if (guard->owner.tell != NULL) {
     guard->losing = true;
     pthread_mutex_unlock(&guard->lock);
-    told = guard->owner.tell(guard->owner.self, tellPeers);
+    told = guard->owner.tell(guard->owner.self);
     pthread_mutex_lock(&guard->lock);
     guard->losing = false;
     pthread_cond_broadcast(&guard->changed);
@@ -76,7 +75,7 @@ void ulyxGuardLose(ulyxGuard* guard, ulyxResult_t code, const char* format, ...)
   va_list arguments;
   va_start(arguments, format);
   pthread_mutex_lock(&guard->lock);
-  (void)loseLocked(guard, false, code, format, arguments);
+  (void)loseLocked(guard, code, format, arguments);
   pthread_mutex_unlock(&guard->lock);
   va_end(arguments);
 }
@@ -85,7 +84,7 @@ ulyxResult_t ulyxGuardAbort(ulyxGuard* guard, const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);
   pthread_mutex_lock(&guard->lock);
-  const ulyxResult_t told = loseLocked(guard, true, ulyxRemoteError, format, arguments);
+  const ulyxResult_t told = loseLocked(guard, ulyxRemoteError, format, arguments);
   pthread_mutex_unlock(&guard->lock);
   va_end(arguments);
   return told;
@@ -190,7 +189,7 @@ static int takePlace(ulyxGuard* guard) {
   return place;
 }
 
-ulyxResult_t ulyxGuardWatch(ulyxGuard* guard, cudaStream_t stream, int64_t exchange) {
+ulyxResult_t ulyxGuardWatch(ulyxGuard* guard, cudaStream_t stream, ulyxGuardExchange exchange) {
   /* not under the lock: a full queue holds the owner here, and may need an abort to empty */
   const int place = takePlace(guard);
   const ulyxResult_t result = ULYX_CUDA(cudaEventRecord(guard->ends[place], stream));
@@ -227,7 +226,7 @@ __attribute__((format(printf, 3, 4))) static void loseNow(ulyxGuard* guard, ulyx
                                                           ...) {
   va_list arguments;
   va_start(arguments, format);
-  (void)loseLocked(guard, false, code, format, arguments);
+  (void)loseLocked(guard, code, format, arguments);
   va_end(arguments);
 }
 
@@ -240,11 +239,12 @@ static void look(ulyxGuard* guard) {
   }
   countEnded(guard);
   if (guard->running == 0 || ulyxNowNs() - guard->movedNs <= patienceNs) return;
+  const ulyxGuardExchange exchange = guard->exchanges[guard->oldest];
   loseNow(guard, ulyxTimeout,
-          "exchange %" PRId64
-          " by nccl did not end within %d ms: a rank did not come, or what precedes it on its stream "
-          "takes longer; destroy the runtime",
-          guard->exchanges[guard->oldest], guard->timeoutMs);
+          "exchange %" PRId64 " by nccl (%s of plan %016" PRIx64
+          ") did not end within %d ms: a rank did not come, came with another exchange, as its own error would say, or "
+          "what precedes it on its stream takes longer; destroy the runtime",
+          exchange.number, exchange.operation, exchange.plan, guard->timeoutMs);
 }
 
 /* Until something changes, or for a small part of the deadline. */

@@ -28,10 +28,18 @@
 /* Whose communicator it is. Both are called once at most, on any thread, with the communicator still whole. */
 typedef struct ulyxGuardOwner {
   void* self;
-  /* The world is lost: this rank's kernels that wait give up, which tells the peers; or they are told here. */
-  ulyxResult_t (*tell)(void* self, bool peers);
+  /* The world is lost: this rank's kernels that wait give up, and the peers are told in their memory, since this rank
+   * may be at rest. */
+  ulyxResult_t (*tell)(void* self);
   void (*settle)(void* self); /* waits for this rank's kernels, ULYX_GRACE_MS at most */
 } ulyxGuardOwner;
+
+/* An exchange as an error names it. */
+typedef struct ulyxGuardExchange {
+  int64_t number;
+  const char* operation; /* outlives the guard */
+  uint64_t plan;         /* its signature */
+} ulyxGuardExchange;
 
 typedef struct ulyxGuard {
   pthread_mutex_t lock;
@@ -51,9 +59,9 @@ typedef struct ulyxGuard {
   int64_t calledNs;
   bool unwatched; /* NCCL has work on a stream that is neither waited for yet nor watched */
   bool inGraphs;  /* NCCL has work that may be replayed at any time */
-  /* Exchanges that run, a ring of `running` from `oldest` on: an event behind each, and its number. */
+  /* Exchanges that run, a ring of `running` from `oldest` on: an event behind each, and which it is. */
   cudaEvent_t ends[ULYX_GUARD_EVENTS];
-  int64_t exchanges[ULYX_GUARD_EVENTS];
+  ulyxGuardExchange exchanges[ULYX_GUARD_EVENTS];
   int oldest, running;
   int64_t movedNs;   /* when one last ended, or was enqueued onto nothing */
   ulyxResult_t lost; /* not ulyxSuccess: why */
@@ -84,17 +92,16 @@ ulyxResult_t ulyxGuardLeave(ulyxGuard* guard, ulyxResult_t result);
 /* Waits for what this thread has enqueued on the stream, by the deadline. Not between Enter and Leave. */
 ulyxResult_t ulyxGuardWait(ulyxGuard* guard, cudaStream_t stream, const char* what);
 
-/* The stream's last work is an exchange that NCCL carries, of this number: it must end by the deadline, counted from
- * when the one before it ended. Fails where the world is lost. */
-ulyxResult_t ulyxGuardWatch(ulyxGuard* guard, cudaStream_t stream, int64_t exchange);
+/* The stream's last work is this exchange, which NCCL carries: it must end by the deadline, counted from when the one
+ * before it ended. Fails where the world is lost. */
+ulyxResult_t ulyxGuardWatch(ulyxGuard* guard, cudaStream_t stream, ulyxGuardExchange exchange);
 /* What was enqueued last is part of a graph: only an abort ends what it may wait for. */
 void ulyxGuardWasCaptured(ulyxGuard* guard);
 
 /* Loses the world: whoever waits in NCCL or in the owner's kernels, on the host or on the device, returns. Where NCCL
  * has nothing to do its communicator is left whole. Any thread; the first reason stays. */
 __attribute__((format(printf, 3, 4))) void ulyxGuardLose(ulyxGuard* guard, ulyxResult_t code, const char* format, ...);
-/* The same because a caller says so, as ulyxRemoteError: peers are told in their memory, since this rank may be at
- * rest. Returns what telling came to. */
+/* The same because a caller says so, as ulyxRemoteError. Returns what telling came to. */
 __attribute__((format(printf, 2, 3))) ulyxResult_t ulyxGuardAbort(ulyxGuard* guard, const char* format, ...);
 
 /* Has a lost world's communicator aborted where that was left undone. Its windows go with it. */

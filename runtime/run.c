@@ -82,6 +82,7 @@ ulyxResult_t ulyxPlanRun(ulyxPlan_t plan, int which, const ulyxTensor_t* const* 
   const ulyxExchange exchange = {.operation = op->name,
                                  .number = flight->count + 1,
                                  .peerBytes = ulyxPlanPeerBytes(plan, which),
+                                 .plan = plan->signature,
                                  .signature = plan->signature + (uint64_t)which,
                                  .phase = &op->phase,
                                  .prepared = op->prepared,
@@ -89,7 +90,7 @@ ulyxResult_t ulyxPlanRun(ulyxPlan_t plan, int which, const ulyxTensor_t* const* 
                                  .dst = dst,
                                  .stream = stream};
   if (plan->rt->lost) return transport->ops->run(transport, &exchange); /* which says why */
-  ulyxFlightBegin(flight, op->name, exchange.signature, transport->ops->choice(transport, op->prepared).transport,
+  ulyxFlightBegin(flight, op->name, exchange.plan, transport->ops->choice(transport, op->prepared).transport,
                   exchange.peerBytes);
   const ulyxResult_t result = transport->ops->run(transport, &exchange);
   ulyxFlightEnd(flight, result);

@@ -14,6 +14,7 @@ typedef struct ulyxTransport ulyxTransport;
 typedef struct ulyxExchange {
   const char* operation;
   int64_t number;           /* since the runtime's creation, from 1 */
+  uint64_t plan;            /* its plan's signature */
   uint64_t signature;       /* equal on ranks that mean the same exchange */
   const int64_t* peerBytes; /* [2 * nRanks]: sent to each rank, received from each */
   const ulyxPhase* phase;

@@ -10,6 +10,7 @@
 #include "support/exchange_check.h"
 #include "support/shapes.h"
 #include "support/status.h"
+#include "support/traveller.h"
 #include "support/world.h"
 #include "ulyx.h"
 
@@ -69,14 +70,14 @@ TEST_P(FlightRecord, HoldsTheLastExchangesWithWhatTheyMoveToWhom) {
     EXPECT_TRUE(Holds(heard.record[0], {"its last 32 exchanges of 42", "have ended"})) << heard.record[0];
     ulyxPlanInfo_t info = ULYX_PLAN_INFO_INITIALIZER;
     MUST(ulyxPlanGetInfo(plan, &info));
-    const std::vector<std::string> forth = {"seq_to_heads", "enqueued",
+    const std::vector<std::string> forth = {"seq_to_heads", "enqueued", "plan " + SignatureOf(plan),
                                             "to each rank" + Bytes(info.seqToHeadsSendBytes, 2),
                                             "from each" + Bytes(info.seqToHeadsRecvBytes, 2)};
     EXPECT_TRUE(Holds(heard.record[1], forth)) << heard.record[1];
     EXPECT_TRUE(Holds(heard.record[1], {"exchange 11:"})) << heard.record[1];
     EXPECT_TRUE(Holds(heard.record[31], forth)) << heard.record[31];
-    EXPECT_TRUE(
-        Holds(heard.record[32], {"exchange 42:", "heads_to_seq", "to each rank" + Bytes(info.headsToSeqSendBytes, 2)}))
+    EXPECT_TRUE(Holds(heard.record[32], {"exchange 42:", "heads_to_seq", "plan " + SignatureOf(plan),
+                                         "to each rank" + Bytes(info.headsToSeqSendBytes, 2)}))
         << heard.record[32];
     EXPECT_TRUE(heard.errors.empty());
     MUST(ulyxRuntimeSetLogger(runtime, nullptr, nullptr));

@@ -4,6 +4,7 @@
 // deadline in them and what to do; the first reason stays; and what watches spoils nobody's capture.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -14,6 +15,7 @@
 #include "support/ranks.h"
 #include "support/shapes.h"
 #include "support/status.h"
+#include "support/traveller.h"
 #include "support/world.h"
 #include "ulyx.h"
 
@@ -66,24 +68,6 @@ ulyxResult_t Found(ulyxRuntime_t runtime) {
   }
   return found;
 }
-
-// A rank that makes one exchange after another with tensors of its own.
-class Rank {
- public:
-  Rank(const Session& session, const Oracle& oracle, int rank)
-      : stream_(session.Stream(rank)),
-        plan_(MakePlan(session, kShape.c, rank)),
-        tensors_(session, oracle, rank, Ordinary) {}
-  ulyxResult_t Exchange() const {
-    const ulyxTensor_t in = tensors_.OutputIn(plan_), out = tensors_.OutputOut(plan_);
-    return ulyxHeadsToSeq(plan_, &in, &out, stream_);
-  }
-
- private:
-  const ulyxStream_t stream_;
-  const ulyxPlan_t plan_;
-  const RankTensors tensors_;
-};
 
 }  // namespace
 
@@ -172,24 +156,25 @@ TEST(Guard, NumbersTheExchangeThatDidNotEndAmongThoseThatDid) {
   const Session session(Nccl(), 2, &config);
   const Oracle oracle(kShape.c, 2, TestSeed());
   constexpr int kEnded = 21;  // more than can be told apart while they run
-  const std::string words = "exchange 22 by nccl did not end within " TIMEOUT_WORDS
-                            ": a rank did not come, or what precedes it on its stream takes "
-                            "longer; destroy the runtime";
-  std::unique_ptr<Rank> ranks[2];
+  std::unique_ptr<Traveller> ranks[2];
   session.Run([&](int rank) {
-    ranks[rank] = std::make_unique<Rank>(session, oracle, rank);
-    for (int i = 0; i < kEnded; i++) MUST(ranks[rank]->Exchange());
+    ranks[rank] = std::make_unique<Traveller>(session, oracle, kShape, rank);
+    for (int i = 0; i < kEnded; i++) MUST(ranks[rank]->Go());
     Pause(2 * kTimeoutMs);  // an idle world is not lost
     ulyxResult_t found = ulyxTimeout;
     MUST(ulyxRuntimeGetAsyncError(session.Runtime(rank), &found));
     EXPECT_EQ(found, ulyxSuccess);
   });
+  const std::string words = "exchange 22 by nccl (heads_to_seq of plan " + SignatureOf(ranks[0]->Plan()) +
+                            ") did not end within " TIMEOUT_WORDS
+                            ": a rank did not come, came with another exchange, as its own error would say, or what "
+                            "precedes it on its stream takes longer; destroy the runtime";
   fakeSetBusy(1);
   session.Run([&](int rank) {
-    MUST(ranks[rank]->Exchange());
+    MUST(ranks[rank]->Go());
     EXPECT_EQ(Found(session.Runtime(rank)), ulyxTimeout);
     EXPECT_EQ(ulyxGetLastError(session.Runtime(rank)), words);
-    ExpectTimeout(session.Runtime(rank), ranks[rank]->Exchange(), words);
+    ExpectTimeout(session.Runtime(rank), ranks[rank]->Go(), words);
   });
   fakeSetBusy(0);
 }
@@ -198,16 +183,16 @@ TEST(Guard, CountsAnExchangesTimeFromTheEndOfTheOneBefore) {
   const ulyxConfig_t config = Impatient();
   const Session session(Nccl(), 2, &config);
   const Oracle oracle(kShape.c, 2, TestSeed());
-  std::unique_ptr<Rank> ranks[2];
-  session.Run([&](int rank) { ranks[rank] = std::make_unique<Rank>(session, oracle, rank); });
+  std::unique_ptr<Traveller> ranks[2];
+  session.Run([&](int rank) { ranks[rank] = std::make_unique<Traveller>(session, oracle, kShape, rank); });
   for (int i = 0; i < 6; i++) {  // together longer than the deadline, none by itself
     fakeSetBusy(1);
-    session.Run([&](int rank) { MUST(ranks[rank]->Exchange()); });
+    session.Run([&](int rank) { MUST(ranks[rank]->Go()); });
     Pause(kTimeoutMs / 3);
     fakeSetBusy(0);
     Pause(kTimeoutMs / 5);
   }
-  session.Run([&](int rank) { MUST(ranks[rank]->Exchange()); });
+  session.Run([&](int rank) { MUST(ranks[rank]->Go()); });
 }
 
 // NCCL's abort takes its time, and until it is through the communicator's windows are there.
@@ -236,9 +221,9 @@ TEST_P(LostWorlds, ThatAreAbortedAfterATimeoutKeepTheFirstReason) {
   Session session(*GetParam(), 2, &config);
   const Oracle oracle(kShape.c, 2, TestSeed());
   session.Run([&](int rank) {
-    const Rank own(session, oracle, rank);
+    const Traveller own(session, oracle, kShape, rank);
     if (rank != 0) return;
-    ulyxResult_t result = own.Exchange();  // rank 1 does not come
+    ulyxResult_t result = own.Go();  // rank 1 does not come
     if (GetParam()->Transport() != ulyxTransportLoopback && result == ulyxSuccess) {
       session.Synchronize(rank);
       result = Found(session.Runtime(rank));
@@ -248,12 +233,35 @@ TEST_P(LostWorlds, ThatAreAbortedAfterATimeoutKeepTheFirstReason) {
     EXPECT_NE(words.find(TIMEOUT_WORDS), std::string::npos) << words;
     for (int i = 0; i < 2; i++) {
       MUST(ulyxRuntimeAbort(session.Runtime(rank)));
-      ExpectTimeout(session.Runtime(rank), own.Exchange(), words);
+      ExpectTimeout(session.Runtime(rank), own.Go(), words);
     }
   });
   const Clock::time_point start = Clock::now();
   session.Destroy();
   EXPECT_LT(Clock::now() - start, kSoon);
+}
+
+TEST_P(LostWorlds, ThatTheHostFoundOutOfTellTheOthersThatMeetInMemory) {
+  if (GetParam()->Transport() < ulyxTransportDirect) GTEST_SKIP() << GetParam()->Name() << " does not";
+  const ulyxConfig_t config = Impatient();
+  const Session session(*GetParam(), 2, &config);
+  const Oracle oracle(kShape.c, 2, TestSeed());
+  std::atomic<bool> lost{false};
+  session.Run([&](int rank) {
+    const Traveller own(session, oracle, kShape, rank);
+    if (rank == 0) {
+      EXPECT_EQ(TryPlan(session, rank), ulyxTimeout);  // rank 1 does not come
+      lost = true;
+      return;
+    }
+    while (!lost) Pause(1);
+    ulyxResult_t result = own.Go();
+    if (result == ulyxSuccess) {
+      session.Synchronize(rank);
+      result = Found(session.Runtime(rank));
+    }
+    EXPECT_TRUE(Refused(result, ulyxRemoteError, {"rank 0"}));
+  });
 }
 
 TEST_P(LostWorlds, ThatWereAbortedUnderACaptureWaitForItsGraphAndGo) {
@@ -263,13 +271,13 @@ TEST_P(LostWorlds, ThatWereAbortedUnderACaptureWaitForItsGraphAndGo) {
   Session session(*GetParam(), 2, &config);
   const Oracle oracle(kShape.c, 2, TestSeed());
   session.Run([&](int rank) {
-    const Rank own(session, oracle, rank);
+    const Traveller own(session, oracle, kShape, rank);
     fakeSetCapturing(session.Stream(rank), 1);  // its graph is there as long as the capture lasts
-    MUST(own.Exchange());
+    MUST(own.Go());
     std::thread aborter([&] { MUST(ulyxRuntimeAbort(session.Runtime(rank))); });
     aborter.join();
     MUST(ulyxRuntimeAbort(session.Runtime(rank)));  // from the capturing thread as well
-    EXPECT_TRUE(Refused(own.Exchange(), ulyxRemoteError, {"rank"}));
+    EXPECT_TRUE(Refused(own.Go(), ulyxRemoteError, {"rank"}));
     const Clock::time_point start = Clock::now();
     EXPECT_TRUE(Refused(ulyxRuntimeDestroy(session.RuntimePtr(rank)), ulyxInvalidUsage, {"captured graphs", "1"}));
     EXPECT_NE(session.Runtime(rank), nullptr);
@@ -289,20 +297,20 @@ TEST(Guard, LooksAtExchangesWhileAnotherThreadCapturesInGlobalMode) {
   const Session session(Nccl(), 2, &config);
   const Oracle oracle(kShape.c, 2, TestSeed());
   const ulyxStream_t bystander = Nccl().NewStream(2);
-  std::unique_ptr<Rank> ranks[2];
-  session.Run([&](int rank) { ranks[rank] = std::make_unique<Rank>(session, oracle, rank); });
+  std::unique_ptr<Traveller> ranks[2];
+  session.Run([&](int rank) { ranks[rank] = std::make_unique<Traveller>(session, oracle, kShape, rank); });
   fakeSetBusy(1);  // so that there is something to look at
   fakeSetCapturingGlobally(bystander, 1);
   fakeFailNth("cudaEventQuery", 2);
   session.Run([&](int rank) {
-    for (int i = 0; i < 3; i++) MUST(ranks[rank]->Exchange());
+    for (int i = 0; i < 3; i++) MUST(ranks[rank]->Go());
   });
   for (const Clock::time_point start = Clock::now(); fakeGet().faults == 0 && Clock::now() - start < kSoon;) Pause(2);
   EXPECT_EQ(fakeGet().faults, 1) << "the guard has not looked";
   fakeSetCapturingGlobally(bystander, 0);
   fakeSetBusy(0);
   EXPECT_EQ(fakeGet().violations, 0);
-  session.Run([&](int rank) { MUST(ranks[rank]->Exchange()); });  // nothing was lost
+  session.Run([&](int rank) { MUST(ranks[rank]->Go()); });  // nothing was lost
   Nccl().FreeStream(2, bystander);
 }
 

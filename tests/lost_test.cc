@@ -5,6 +5,9 @@
 #include <gtest/gtest.h>
 #include <nccl.h>
 #include <unistd.h>
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/lsan_interface.h>
+#endif
 
 #include <atomic>
 #include <chrono>
@@ -18,6 +21,7 @@
 #include "support/ranks.h"
 #include "support/shapes.h"
 #include "support/status.h"
+#include "support/traveller.h"
 #include "support/world.h"
 #include "ulyx.h"
 
@@ -168,6 +172,28 @@ TEST(Lost, ATimeoutStaysWhateverIsAbortedAfter) {
   }
 }
 
+namespace {
+
+ncclResult_t Settled(ncclComm_t comm) {
+  ncclResult_t state = ncclInProgress;
+  while (state == ncclInProgress) EXPECT_EQ(ncclCommGetAsyncError(comm, &state), ncclSuccess);
+  return state;
+}
+
+// What this thread allocates meanwhile may stay.
+struct LeakIsMeant {
+#ifdef __SANITIZE_ADDRESS__
+  LeakIsMeant() {
+    __lsan_disable();
+  }
+  ~LeakIsMeant() {
+    __lsan_enable();
+  }
+#endif
+};
+
+}  // namespace
+
 // The parent answers before it has ended what it was asked for.
 TEST(Lost, NothingByAParentCommunicatorThatDoesNotBlock) {
   ncclUniqueId id;
@@ -178,9 +204,8 @@ TEST(Lost, NothingByAParentCommunicatorThatDoesNotBlock) {
     ncclComm_t parent = nullptr;
     ncclConfig_t patient = NCCL_CONFIG_INITIALIZER;
     patient.blocking = 0;
-    ncclResult_t state = ncclCommInitRankConfig(&parent, kRanks, id, rank, &patient);
-    EXPECT_EQ(state, ncclInProgress);
-    while (state == ncclInProgress) EXPECT_EQ(ncclCommGetAsyncError(parent, &state), ncclSuccess);
+    EXPECT_EQ(ncclCommInitRankConfig(&parent, kRanks, id, rank, &patient), ncclInProgress);
+    EXPECT_EQ(Settled(parent), ncclSuccess);
     ulyxConfig_t config = WithTimeout(5000);
     config.transport = ulyxTransportNccl;
     ulyxRuntime_t runtime = nullptr;
@@ -190,28 +215,46 @@ TEST(Lost, NothingByAParentCommunicatorThatDoesNotBlock) {
   });
 }
 
-namespace {
-
-// A rank with a plan and the tensors of one way.
-class Traveller {
- public:
-  Traveller(const Session& session, const Oracle& oracle, const Shape& shape, int rank)
-      : stream_(session.Stream(rank)),
-        plan_(MakePlan(session, shape.c, rank)),
-        tensors_(session, oracle, rank, Ordinary) {}
-  ulyxResult_t Go() const { return GoOn(stream_); }
-  ulyxResult_t GoOn(ulyxStream_t stream) const {
-    const ulyxTensor_t in = tensors_.OutputIn(plan_), out = tensors_.OutputOut(plan_);
-    return ulyxHeadsToSeq(plan_, &in, &out, stream);
-  }
-
- private:
-  const ulyxStream_t stream_;
-  const ulyxPlan_t plan_;
-  const RankTensors tensors_;
-};
-
-}  // namespace
+// NCCL writes the new communicator's address when the last rank comes, whoever has given up by then.
+TEST(Lost, ByAParentThatDoesNotBlockIsNoMemoryThatNcclStillWrites) {
+  ncclUniqueId id;
+  ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess);
+  const World& world = Of(ulyxTransportNccl);
+  std::atomic<bool> givenUp{false}, come{false};
+  const fakeHostUse before = fakeHostGet();
+  RunRanks(kRanks, [&](int rank) {
+    world.Use(rank);
+    ncclComm_t parent = nullptr, child = nullptr;
+    ncclConfig_t patient = NCCL_CONFIG_INITIALIZER;
+    patient.blocking = 0;
+    EXPECT_EQ(ncclCommInitRankConfig(&parent, kRanks, id, rank, &patient), ncclInProgress);
+    EXPECT_EQ(Settled(parent), ncclSuccess);
+    if (rank == 0) {
+      ulyxConfig_t config = WithTimeout(1000);
+      config.transport = ulyxTransportNccl;
+      ulyxRuntime_t runtime = nullptr;
+      {
+        const LeakIsMeant meant;  // of the word
+        EXPECT_EQ(ulyxRuntimeCreateFromComm(&config, parent, &runtime), ulyxTimeout);
+      }
+      givenUp = true;
+      while (!come) Pause(1);
+      EXPECT_EQ(Settled(parent), ncclSuccess);
+    } else {
+      while (!givenUp) Pause(1);
+      EXPECT_EQ(ncclCommSplit(parent, 0, rank, &child, nullptr), ncclInProgress);
+      come = true;
+      EXPECT_EQ(Settled(parent), ncclSuccess);
+      EXPECT_EQ(ncclCommDestroy(child), ncclSuccess);
+    }
+    EXPECT_EQ(ncclCommDestroy(parent), ncclSuccess);
+  });
+  EXPECT_EQ(fakeGet().comms, 1) << "the child that nobody was left to take";
+  fakeReset();
+  const fakeHostUse after = fakeHostGet();
+  EXPECT_EQ(after.blocks - before.blocks, 1);
+  fakeHostForget(after.blocks - before.blocks, after.bytes - before.bytes);
+}
 
 TEST(Lost, NothingByAHostThatRunsFurtherAheadThanExchangesCanBeToldApart) {
   const ulyxConfig_t config = WithTimeout(1000);
@@ -386,7 +429,7 @@ TEST(Lost, ByATimeoutNamesTheExchangeByTheNumberOfItsRecord) {
     for (const Clock::time_point start = Clock::now(); found == ulyxSuccess && Clock::now() - start < kSoon; Pause(2)) {
       MUST(ulyxRuntimeGetAsyncError(session.Runtime(rank), &found));
     }
-    EXPECT_TRUE(Refused(found, ulyxTimeout, {"exchange 3 by nccl"}));
+    EXPECT_TRUE(Refused(found, ulyxTimeout, {"exchange 3 by nccl", SignatureOf(own.Plan())}));
   });
   fakeSetBusy(0);
 }

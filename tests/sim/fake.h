@@ -65,6 +65,8 @@ typedef struct fakeHostUse {
 } fakeHostUse;
 
 fakeHostUse fakeHostGet(void);
+/* So much memory may stay held. */
+void fakeHostForget(int64_t blocks, int64_t bytes);
 
 /* Bytes sent by ncclSend from rank src to rank dst of any communicator since the last fakeReset. */
 int64_t fakeSentBytes(int src, int dst);

@@ -25,6 +25,11 @@ fakeHostUse fakeHostGet(void) {
                        .locks = atomic_load_explicit(&locks, memory_order_relaxed)};
 }
 
+void fakeHostForget(int64_t forgottenBlocks, int64_t forgottenBytes) {
+  add(&blocks, -forgottenBlocks);
+  add(&heldBytes, -forgottenBytes);
+}
+
 /* ---- Memory: all that allocates is "malloc" to whoever wants it to fail ------------------------------- */
 
 static bool refuses(void) {
