@@ -4,12 +4,15 @@
 # The run that CI cannot make, on a machine with two GPUs: builds, runs the whole suite, then measures what
 # docs/performance.md shows. Logs go to a directory; what docs/gpu-runs.md records is printed.
 #
-#   tests/gpu.sh [DIRECTORY [PART...]]      default build/gpu-run, all parts
+#   tests/gpu.sh [DIRECTORY [PART...]]      default build/gpu-run, and the parts up to soak
 #
 #   suite     every test
 #   tables    each perf program by its automatic transport
 #   compare   every transport beside NCCL and PyTorch (perf/compare.sh), and the sweep
 #   soak      exchanges under random delays, skewed ranks, and a matrix product beside exchanges
+#   loss      peers that are killed, stopped or absent, ULYX_TRIALS (100) of each on every transport
+#   network   NCCL over sockets, as between hosts: one process of two ranks, and two processes
+#   python    the examples on tensors of both GPUs, with PyTorch
 set -u
 
 cd "$(dirname "$0")/.." || exit
@@ -63,11 +66,14 @@ run_suite() {
   grep -E 'tests passed|Failed|Skipped' "$logs/ctest.log"
 }
 
+# One run of a program of perf/, of which the rows are shown.
 measure() {
   echo "== $*"
   program=$1
   shift
-  timeout 60 "build/cuda/perf/$program" -g 2 "$@" 2>&1 | tee -a "$logs/perf.log" | grep -v '^#' | grep -v '^$'
+  timeout 60 "build/cuda/perf/$program" -g 2 "$@" >"$logs/measured.log" 2>&1 || failed=1
+  cat "$logs/measured.log" >>"$logs/perf.log"
+  grep -v '^#' "$logs/measured.log" | grep -v '^$'
 }
 run_tables() {
   for shape in '512 8 64' '4096 24 128' '32760 12 128' '75600 40 128'; do
@@ -103,9 +109,61 @@ run_soak() {
   build/cuda/perf/beside_perf -g 2 || failed=1
 }
 
+# The transports side by side, eight trials of each at once: a trial mostly waits for its deadline.
+run_loss() {
+  for signal in kill stop absent; do
+    running=''
+    for transport in nccl direct copy_engine; do
+      timeout 400 build/cuda/tests/peer_loss -s $signal -n "${ULYX_TRIALS:-100}" -j 8 -T 2000 -t $transport \
+        >"$logs/loss.$signal.$transport.log" 2>&1 &
+      running="$running $!"
+    done
+    for process in $running; do wait "$process" || failed=1; done
+    for transport in nccl direct copy_engine; do
+      echo "peer_loss -s $signal -t $transport: $(tail -n 1 "$logs/loss.$signal.$transport.log")"
+    done
+  done
+}
+
+# Both ranks of a perf program, a process each.
+two_processes() {
+  program=$1
+  shift
+  echo "== $program, two processes: $*"
+  rm -f "$logs/network.id"
+  running=''
+  for rank in 0 1; do
+    RANK=$rank LOCAL_RANK=$rank WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 NCCL_DEBUG_FILE=$logs/network.nccl.$rank.log \
+      timeout 60 "build/cuda/perf/$program" --id-file "$logs/network.id" "$@" >"$logs/network.$rank.log" 2>&1 &
+    running="$running $!"
+  done
+  for process in $running; do wait "$process" || failed=1; done
+  grep -v '^#' "$logs/network.0.log" | grep -v '^$'
+}
+run_network() {
+  (
+    export NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_SOCKET_IFNAME=lo NCCL_DEBUG=INFO
+    for program in seq_to_heads_perf heads_to_seq_perf; do
+      NCCL_DEBUG_FILE=$logs/network.nccl.log measure $program -b 4096 -e 32760 -f 8 -n 20
+      two_processes $program -b 4096 -e 32760 -f 8 -n 20
+    done
+    grep -h -o 'via NET/Socket' "$logs"/network.nccl*.log | sort | uniq -c
+    exit $failed
+  ) || failed=1
+}
+
+run_python() {
+  library=$PWD/build/cuda/libulyx.so
+  sh tests/python_test.sh "$library" "$PWD" >"$logs/python.log" 2>&1 || failed=1
+  tail -n 3 "$logs/python.log"
+  ULYX_LIBRARY=$library torchrun --nproc-per-node 2 docs/examples/python/sequence_parallel_check.py \
+    >"$logs/torchrun.log" 2>&1 || failed=1
+  tail -n 12 "$logs/torchrun.log"
+}
+
 for part in "$@"; do
   case $part in
-    suite | tables | compare | soak) "run_$part" ;;
+    suite | tables | compare | soak | loss | network | python) "run_$part" ;;
     *) echo "error: no part '$part'" >&2 && exit 2 ;;
   esac
 done

@@ -61,6 +61,13 @@ class CudaRanks : public World {
   }
 
   bool KeepsOneSession() const override { return kSharedDevice; }
+  bool HasRealGpus() const override { return kRealGpus; }
+  int64_t FreeBytes(int rank) const override {
+    size_t freeBytes = 0, allBytes = 0;
+    Use(rank);
+    Cuda(cudaMemGetInfo(&freeBytes, &allBytes));
+    return int64_t(freeBytes);
+  }
   const char* Name() const override { return name_.c_str(); }
   int Transport() const override { return transport_; }
   void Complete(ulyxConfig_t* config) const override {

@@ -16,6 +16,7 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -36,6 +37,9 @@ class World {
   virtual void Complete(ulyxConfig_t* config) const = 0;
   // Ranks share one device's queues, which do not last for several sessions: streams of one would wait for another's.
   virtual bool KeepsOneSession() const { return false; }
+  virtual bool HasRealGpus() const { return false; }
+  // What the rank's device has left; as much as one likes where nothing is as large.
+  virtual int64_t FreeBytes(int) const { return INT64_MAX; }
   // Outputs must lie alike on all ranks: copy engines are told addresses by the sender.
   bool OutputsLieAlike() const { return Transport() == ulyxTransportCopyEngine; }
   // Most ranks that fit on this machine; 0 without the hardware, and then Missing says what is missing.
