@@ -51,7 +51,7 @@ fuzz() {
       *) set -- "$@" "$argument/$target" ;;
     esac
   done
-  steady "build/fuzz/tests/fuzz/${target}_fuzz" -max_len=512 -timeout=25 -artifact_prefix="build/fuzz/failures/$target-" \
+  steady "build/fuzz/tests/fuzz/${target}_fuzz" -max_len=512 -timeout=100 -artifact_prefix="build/fuzz/failures/$target-" \
     -print_final_stats=1 "$@" >"build/fuzz/$target.log" 2>&1
 }
 
