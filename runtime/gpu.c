@@ -60,8 +60,8 @@ static ulyxChoice_t choice(const ulyxTransport* transport, const void* prepared)
 
 static ulyxResult_t found(ulyxTransport* transport) {
   ulyxGpu* const self = (ulyxGpu*)transport;
-  const ulyxResult_t onDevice = ulyxMeetingsFound(&self->meetings);
-  return onDevice != ulyxSuccess ? onDevice : ulyxGuardFound(&self->world.guard);
+  ULYX_TRY(ulyxGpuCheckWorld(self));
+  return ulyxMeetingsPassing(&self->meetings);
 }
 
 static bool hasEnded(const ulyxTransport* transport) {
@@ -108,17 +108,20 @@ static ulyxResult_t store(ulyxTransport* transport, const int32_t* values, int64
   return result;
 }
 
-/* What devices have lost is lost for NCCL too: nothing may wait for peers. Speaks of a lost world. */
-static ulyxResult_t checkWorld(ulyxGpu* self) {
-  if (!ulyxMeetingsAreLost(&self->meetings)) return ulyxGuardFound(&self->world.guard);
-  ulyxGuardLose(&self->world.guard, ulyxRemoteError, "an exchange lost the world; destroy the runtime");
-  return ulyxMeetingsFound(&self->meetings);
+/* What devices have lost is lost for NCCL too: nothing may wait for peers. A kernel that was told to give up reports
+ * that it did: the guard has the reason, which was there before. */
+ulyxResult_t ulyxGpuCheckWorld(ulyxGpu* gpu) {
+  ULYX_TRY(ulyxGuardFound(&gpu->world.guard));
+  const ulyxResult_t lost = ulyxMeetingsLost(&gpu->meetings);
+  if (lost == ulyxSuccess) return ulyxSuccess;
+  ulyxGuardLose(&gpu->world.guard, lost, "%s", ulyxThreadMessage());
+  return ulyxGuardFound(&gpu->world.guard);
 }
 
 static ulyxResult_t gather(ulyxTransport* transport, const int64_t* mine, int count, int64_t* all) {
   ulyxGpu* const self = (ulyxGpu*)transport;
   int previous = 0;
-  ULYX_TRY(checkWorld(self));
+  ULYX_TRY(ulyxGpuCheckWorld(self));
   ULYX_TRY(ulyxDeviceEnter(transport->device, &previous));
   const ulyxResult_t result = ulyxNcclWorldGather(&self->world, mine, count, all);
   ulyxDeviceLeave(transport->device, previous);
@@ -128,7 +131,7 @@ static ulyxResult_t gather(ulyxTransport* transport, const int64_t* mine, int co
 /* After it nothing of this rank is running. */
 static cudaError_t drain(ulyxGpu* self) {
   ulyxUndoBegin();
-  (void)checkWorld(self);
+  (void)ulyxGpuCheckWorld(self);
   ulyxUndoEnd();
   return ulyxNcclWorldDrain(&self->world);
 }
@@ -146,7 +149,7 @@ static ulyxResult_t memAlloc(ulyxTransport* transport, int64_t bytes, void** dat
   ulyxGpu* const self = (ulyxGpu*)transport;
   ulyxArena* block = NULL;
   int previous = 0;
-  ULYX_TRY(checkWorld(self));
+  ULYX_TRY(ulyxGpuCheckWorld(self));
   ULYX_TRY(ulyxDeviceEnter(transport->device, &previous));
   const ulyxResult_t result = ulyxArenaCreate(&self->world, &self->windows, bytes, &block);
   ulyxDeviceLeave(transport->device, previous);
@@ -167,7 +170,7 @@ static ulyxResult_t memFree(ulyxTransport* transport, void* data) {
   }
   /* NCCL keeps what a lost world has mapped until the graphs are gone that hold its work, and they write it */
   ulyxUndoBegin();
-  const bool lost = checkWorld(self) != ulyxSuccess;
+  const bool lost = ulyxGpuCheckWorld(self) != ulyxSuccess;
   ulyxUndoEnd();
   if (lost) ULYX_TRY(checkUnused(transport));
   int previous = 0;
@@ -186,7 +189,7 @@ static ulyxResult_t memFree(ulyxTransport* transport, void* data) {
 static ulyxResult_t reserveOnDevice(ulyxGpu* self, int64_t bytes) {
   int64_t largest = 0;
   ulyxArena* arena = NULL;
-  ULYX_TRY(checkWorld(self));
+  ULYX_TRY(ulyxGpuCheckWorld(self));
   ULYX_TRY(ulyxNcclWorldLargest(&self->world, bytes, &largest));
   if (self->arena != NULL && self->arena->bytes >= largest) return ulyxSuccess;
   ULYX_TRY(ULYX_CUDA(drain(self)));

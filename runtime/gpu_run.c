@@ -59,7 +59,8 @@ static ulyxResult_t carry(ulyxGpu* gpu, const ulyxExchange* exchange, int transp
   }
 }
 
-static ulyxResult_t enqueue(ulyxGpu* gpu, const ulyxExchange* given, bool captured) {
+/* *halfWay: the carrier failed, perhaps after its first launch. */
+static ulyxResult_t enqueue(ulyxGpu* gpu, const ulyxExchange* given, bool* halfWay) {
   const ulyxGpuPrepared* const prepared = given->prepared;
   void* dst[ULYX_ALL_BUFFERS];
   memcpy(dst, given->dst, ULYX_MAX_BUFFERS * sizeof *dst);
@@ -68,9 +69,8 @@ static ulyxResult_t enqueue(ulyxGpu* gpu, const ulyxExchange* given, bool captur
   exchange.dst = dst;
   exchange.signature = signatureOf(given, prepared->choice.transport);
   const ulyxResult_t carried = carry(gpu, &exchange, prepared->choice.transport);
-  if (carried == ulyxSuccess) return finish(gpu, &exchange);
-  if (!captured && prepared->choice.transport != ulyxTransportNccl) ulyxMeetingsBreak(&gpu->meetings);
-  return carried;
+  *halfWay = carried != ulyxSuccess;
+  return carried == ulyxSuccess ? finish(gpu, &exchange) : carried;
 }
 
 static ulyxResult_t checkStream(const ulyxGpu* gpu, ulyxStream_t stream, bool* captured) {
@@ -92,11 +92,18 @@ static ulyxResult_t checkStream(const ulyxGpu* gpu, ulyxStream_t stream, bool* c
   return ulyxSuccess;
 }
 
+/* A rank that has not launched all of an exchange is out of step with those that it meets on the device. */
+static void loseHalfWay(ulyxGpu* gpu) {
+  ulyxUndoBegin(); /* the call says what failed */
+  ulyxGuardLose(&gpu->world.guard, ulyxRemoteError,
+                "an exchange failed half-way on this rank, which is out of step since; destroy the runtime");
+  ulyxUndoEnd();
+}
+
 ulyxResult_t ulyxGpuRun(ulyxGpu* gpu, const ulyxExchange* exchange) {
   ulyxNcclWorld* const world = &gpu->world;
   bool captured = false;
-  if (ulyxMeetingsAreLost(&gpu->meetings)) return ulyxMeetingsFound(&gpu->meetings);
-  ULYX_TRY(ulyxGuardFound(&world->guard));
+  ULYX_TRY(ulyxGpuCheckWorld(gpu));
   ULYX_TRY(checkStream(gpu, exchange->stream, &captured));
   if (!captured && world->doneRecorded) { /* the arena is free once the exchange before has run */
     ULYX_TRY(ULYX_CUDA(cudaStreamWaitEvent(exchange->stream, world->done, 0)));
@@ -104,9 +111,9 @@ ulyxResult_t ulyxGpuRun(ulyxGpu* gpu, const ulyxExchange* exchange) {
   if (captured) ULYX_TRY(ulyxGraphsHold(gpu->graphs, exchange->stream));
   /* an earlier mismatch is returned below, by a call that is enqueued all the same: ranks find out at different calls,
    * and one that left out a call would be out of step. A call that is refused before leaves it untold. */
-  const ulyxResult_t earlier = ulyxMeetingsFound(&gpu->meetings);
-  if (earlier != ulyxSuccess && earlier != ulyxMismatch) return earlier;
-  ulyxResult_t result = enqueue(gpu, exchange, captured);
+  const ulyxResult_t earlier = ulyxMeetingsPassing(&gpu->meetings);
+  bool halfWay = false;
+  ulyxResult_t result = enqueue(gpu, exchange, &halfWay);
   const bool byNccl = transportOf(exchange) == ulyxTransportNccl;
   if (captured) {
     if (byNccl) ulyxGuardWasCaptured(&world->guard);
@@ -116,6 +123,7 @@ ulyxResult_t ulyxGpuRun(ulyxGpu* gpu, const ulyxExchange* exchange) {
   const ulyxResult_t recorded = ULYX_CUDA(cudaEventRecord(world->done, exchange->stream));
   if (recorded == ulyxSuccess) world->doneRecorded = true;
   ulyxKeepFirst(&result, recorded);
+  if (halfWay && !byNccl) loseHalfWay(gpu);
   if (byNccl) {
     const ulyxGuardExchange watched = {exchange->number, exchange->operation, exchange->plan};
     ulyxKeepFirst(&result, ulyxGuardWatch(&world->guard, exchange->stream, watched));

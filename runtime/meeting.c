@@ -131,17 +131,16 @@ static ulyxReport takeReport(volatile ulyxReport* report) {
   return (ulyxReport){report->epoch, report->mine, report->theirs, report->peer, kind};
 }
 
-ulyxResult_t ulyxMeetingsFound(ulyxMeetings* meetings) {
+ulyxResult_t ulyxMeetingsLost(const ulyxMeetings* meetings) {
   if (meetings->mailbox == NULL) return ulyxSuccess;
   const ulyxReport final = readReport(&meetings->mailbox->final);
-  if (final.kind != ulyxFoundNothing) return speak(meetings, &final);
-  if (meetings->broken) {
-    return ulyxFail(ulyxRemoteError,
-                    "an exchange failed half-way on this rank, which is out of step since; destroy the "
-                    "runtime");
-  }
+  return speak(meetings, &final);
+}
+
+ulyxResult_t ulyxMeetingsPassing(ulyxMeetings* meetings) {
+  if (meetings->mailbox == NULL) return ulyxSuccess;
   const ulyxReport passing = takeReport(&meetings->mailbox->passing);
-  return passing.kind == ulyxFoundNothing ? ulyxSuccess : speak(meetings, &passing);
+  return speak(meetings, &passing);
 }
 
 static ulyxResult_t copyWords(const ulyxMeetings* meetings, void* to, const void* from, size_t bytes) {
@@ -168,21 +167,10 @@ ulyxResult_t ulyxMeetingsGiveUp(ulyxMeetings* meetings) {
 
 ulyxResult_t ulyxMeetingsTellPeers(ulyxMeetings* meetings, const ulyxWindows* windows, const ulyxNcclWorld* world) {
   ulyxResult_t result = ulyxSuccess;
-  if (meetings->mailbox == NULL) return ulyxSuccess;
+  if (meetings->mailbox == NULL || readReport(&meetings->mailbox->final).kind != ulyxFoundNothing) return ulyxSuccess;
   for (int peer = 0; peer < world->nRanks; ++peer) {
     if (peer == world->rank) continue;
     ulyxKeepFirst(&result, tellPeer(meetings, ulyxWindowsPeer(windows, meetings->records->number, peer), world->rank));
   }
   return result;
-}
-
-bool ulyxMeetingsAreLost(const ulyxMeetings* meetings) {
-  if (meetings->mailbox == NULL) return false;
-  return meetings->broken || readReport(&meetings->mailbox->final).kind != ulyxFoundNothing;
-}
-
-void ulyxMeetingsBreak(ulyxMeetings* meetings) {
-  if (meetings->mailbox == NULL) return;
-  meetings->broken = true;
-  __atomic_store_n(&meetings->mailbox->abort, 1, __ATOMIC_RELEASE);
 }

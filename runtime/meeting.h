@@ -30,7 +30,6 @@ typedef struct ulyxMeetings {
   cudaStream_t abortStream; /* on which nothing else runs */
   uint64_t timeoutNs;
   int timeoutMs;
-  bool broken; /* by this rank itself */
 } ulyxMeetings;
 
 /* Where the peers can be reached, else leaves windows->reachable false. Collective and blocking. */
@@ -41,20 +40,15 @@ ulyxResult_t ulyxMeetingsDestroy(ulyxNcclWorld* world, ulyxWindows* windows, uly
 ulyxMeeting ulyxMeetingsNext(const ulyxMeetings* meetings, const ulyxWindows* windows, const ulyxNcclWorld* world,
                              uint64_t signature);
 
-/* What devices have reported, spoken. ulyxMismatch passes with the asking; anything else stays. */
-ulyxResult_t ulyxMeetingsFound(ulyxMeetings* meetings);
+/* What devices have reported, spoken: that the world is lost, for good; or a mismatch, which passes with the asking. */
+ulyxResult_t ulyxMeetingsLost(const ulyxMeetings* meetings);
+ulyxResult_t ulyxMeetingsPassing(ulyxMeetings* meetings);
 
 /* Loses the world from any thread: kernels of this rank that wait give up and tell the peers, later ones do nothing.
  * The current device is the rank's. */
 ulyxResult_t ulyxMeetingsGiveUp(ulyxMeetings* meetings);
-/* After that: writes into the peers' records that this rank has given up, since none of its kernels may be waiting. */
+/* After that: writes into the peers' records that this rank has given up, since none of its kernels may be waiting. One
+ * that has reported a lost world has done so. */
 ulyxResult_t ulyxMeetingsTellPeers(ulyxMeetings* meetings, const ulyxWindows* windows, const ulyxNcclWorld* world);
-
-/* Whether the world is lost, by what devices found or by this rank itself. Says nothing. */
-bool ulyxMeetingsAreLost(const ulyxMeetings* meetings);
-
-/* This rank has failed half-way through an exchange and cannot stay in step: kernels of it that wait give up and tell
- * the peers, and every later call fails. */
-void ulyxMeetingsBreak(ulyxMeetings* meetings);
 
 #endif /* ULYX_RUNTIME_MEETING_H_ */

@@ -180,17 +180,19 @@ TEST(Guard, NumbersTheExchangeThatDidNotEndAmongThoseThatDid) {
 }
 
 TEST(Guard, CountsAnExchangesTimeFromTheEndOfTheOneBefore) {
-  const ulyxConfig_t config = Impatient();
+  constexpr int kDeadlineMs = 2400;
+  ulyxConfig_t config = Impatient();
+  config.timeoutMs = kDeadlineMs;
   const Session session(Nccl(), 2, &config);
   const Oracle oracle(kShape.c, 2, TestSeed());
   std::unique_ptr<Traveller> ranks[2];
   session.Run([&](int rank) { ranks[rank] = std::make_unique<Traveller>(session, oracle, kShape, rank); });
-  for (int i = 0; i < 6; i++) {  // together longer than the deadline, none by itself
+  for (int i = 0; i < 4; i++) {  // together longer than the deadline, none by itself
     fakeSetBusy(1);
     session.Run([&](int rank) { MUST(ranks[rank]->Go()); });
-    Pause(kTimeoutMs / 3);
+    Pause(kDeadlineMs / 3);
     fakeSetBusy(0);
-    Pause(kTimeoutMs / 5);
+    Pause(kDeadlineMs / 4);
   }
   session.Run([&](int rank) { MUST(ranks[rank]->Go()); });
 }

@@ -20,6 +20,7 @@ typedef struct fakeBlock {
   size_t bytes;
   enum cudaMemoryType type;
   int device;
+  bool disowned;
   int64_t birth;
 } fakeBlock;
 
@@ -36,6 +37,14 @@ static bool findBlock(const void* p, fakeBlock* found) {
   }
   pthread_mutex_unlock(&mutex);
   return hit;
+}
+
+void fakeDisown(const void* p) {
+  pthread_mutex_lock(&mutex);
+  for (fakeBlock* block = blocks; block != NULL; block = block->next) {
+    if (block->start == p) block->disowned = true;
+  }
+  pthread_mutex_unlock(&mutex);
 }
 
 static bool blockHolds(const fakeBlock* block, const void* p, size_t bytes) {
@@ -57,7 +66,8 @@ static cudaError_t allocate(void** p, size_t bytes, enum cudaMemoryType type) {
     return fakeCudaResult(cudaErrorMemoryAllocation);
   }
   memset(start, FAKE_FRESH_BYTE, bytes);
-  *block = (fakeBlock){NULL, start, bytes, type, fakeCurrentDevice(), fakeBorn(counterOf(type))};
+  *block = (fakeBlock){
+      .start = start, .bytes = bytes, .type = type, .device = fakeCurrentDevice(), .birth = fakeBorn(counterOf(type))};
   pthread_mutex_lock(&mutex);
   block->next = blocks;
   blocks = block;
@@ -137,7 +147,7 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes* attributes, c
   FAKE_CUDA(cudaErrorUnknown);
   memset(attributes, 0, sizeof *attributes);
   fakeBlock block;
-  if (!findBlock(p, &block)) {
+  if (!findBlock(p, &block) || block.disowned) {
     attributes->type = cudaMemoryTypeUnregistered;
     attributes->device = cudaInvalidDeviceId;
     attributes->hostPointer = (void*)(uintptr_t)p;
@@ -153,7 +163,8 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes* attributes, c
 bool fakeDeviceReaches(int device, const void* p, int64_t bytes) {
   fakeBlock block;
   return findBlock(p, &block) && blockHolds(&block, p, (size_t)bytes) &&
-         (block.type != cudaMemoryTypeDevice || block.device == device || device == FAKE_ANY_DEVICE);
+         (block.type != cudaMemoryTypeDevice || (block.device == device && !block.disowned) ||
+          device == FAKE_ANY_DEVICE);
 }
 
 /* ---- Copies ------------------------------------------------------------------------------------------ */
@@ -165,6 +176,8 @@ static bool sideIsRight(fakeSide side, const void* p, size_t bytes, const char* 
   const bool known = findBlock(p, &block);
   if (side == FAKE_SIDE_DEVICE && !known) {
     fakeViolation("%s: %s %p is not device memory", function, name, p);
+  } else if (known && block.disowned && block.device == fakeCurrentDevice()) {
+    fakeViolation("%s: %s %p is memory that this device has freed", function, name, p);
   } else if (side == FAKE_SIDE_HOST && known && block.type == cudaMemoryTypeDevice) {
     fakeViolation("%s: %s %p is device memory", function, name, p);
   } else if (known && !blockHolds(&block, p, bytes)) {

@@ -121,9 +121,9 @@ static void readPlace(const ulyxMeeting* meeting, int peer, int place, uint64_t 
 
 static void meet(const ulyxMeeting* meeting, const uint64_t* pairs, uint64_t epoch, Met* met) {
   const ulyxRecords* mine = recordsOf(meeting, meeting->rank);
-  for (int peer = 0; peer < meeting->nRanks && !met->lost; peer++) {
+  for (int turn = 1; turn < meeting->nRanks && !met->lost; turn++) {
+    const int peer = (meeting->rank + turn) % meeting->nRanks; /* as the kernel does */
     uint64_t value = 0;
-    if (peer == meeting->rank) continue;
     for (int slot = 0; slot < ULYX_ENTRY_SLOTS && !met->lost; slot++) {
       met->lost = !await(meeting, &mine->entry[peer].slot[slot], epoch, peer, &value);
       if (met->lost) continue;

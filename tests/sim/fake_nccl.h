@@ -186,6 +186,6 @@ ncclResult_t fakeCopyComplete(fakeOp* op);
 /* Releases the windows of a communicator that goes. The lock is held. */
 void fakeWindowsDrop(ncclComm_t comm);
 /* Frees what its owner freed and no window sees any more. The lock is not held. */
-cudaError_t fakeReleaseUnseen(void);
+void fakeReleaseUnseen(void);
 
 #endif /* ULYX_TESTS_SIM_FAKE_NCCL_H_ */

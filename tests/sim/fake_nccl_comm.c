@@ -334,7 +334,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   fakeWindowsDrop(comm);
   fakeCommRemove(comm);
   fakeUnlock();
-  (void)fakeReleaseUnseen();
+  fakeReleaseUnseen();
   return struck;
 }
 
@@ -359,7 +359,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
   fakeWindowsDrop(comm);
   fakeCommRemove(comm);
   fakeUnlock();
-  (void)fakeReleaseUnseen();
+  fakeReleaseUnseen();
   return struck;
 }
 

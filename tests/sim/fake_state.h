@@ -28,6 +28,9 @@ void fakeDied(size_t counter, int64_t birth);
 bool fakeStrikes(const char* function);
 
 /* Calls that a fake makes itself, between the two, are neither counted nor struck. */
+/* From now on peers reach this allocation of cudaMalloc's, and its owner does not (fake_cuda_memory.c). */
+void fakeDisown(const void* p);
+
 void fakeQuietBegin(void);
 void fakeQuietEnd(void);
 bool fakeIsQuiet(void);

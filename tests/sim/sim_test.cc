@@ -390,11 +390,20 @@ TEST_F(Fakes, MemoryThatItsOwnerFreedStaysUntilNoPeersWindowSeesIt) {
   EXPECT_EQ(ncclMemFree(memory[0]), ncclSuccess);
   EXPECT_EQ(fakeGet().ncclAllocations, 1);
   std::memset(memory[0], 1, 64);  // the sanitizers say whether it is there
+  const std::vector<char> other(64);
+  EXPECT_EQ(cudaMemcpy(memory[0], other.data(), 64, cudaMemcpyHostToDevice), cudaSuccess);  // by the peer
+  EXPECT_EQ(cudaSetDevice(0), cudaSuccess);
+  EXPECT_EQ(cudaMemcpy(memory[0], other.data(), 64, cudaMemcpyHostToDevice), cudaErrorInvalidValue);
+  EXPECT_EQ(fakeGet().violations, 1);
+  cudaPointerAttributes attributes;
+  EXPECT_EQ(cudaPointerGetAttributes(&attributes, memory[0]), cudaSuccess);
+  EXPECT_EQ(attributes.type, cudaMemoryTypeUnregistered);
   EXPECT_EQ(ncclCommWindowDeregister(comms[1], windows[1]), ncclSuccess);
   EXPECT_EQ(ncclMemFree(memory[1]), ncclSuccess);
   for (ncclComm_t comm : comms) EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
-  EXPECT_EQ(cudaSetDevice(0), cudaSuccess);
-  ExpectNothingLeft();
+  EXPECT_EQ(fakeGet().windows, 0);
+  EXPECT_EQ(fakeGet().ncclAllocations, 0);
+  EXPECT_EQ(fakeGet().violations, 1);
 }
 
 TEST_F(Fakes, WindowsNeedNcclMemory) {
