@@ -119,16 +119,19 @@ static ulyxResult_t speak(const ulyxMeetings* meetings, const ulyxReport* report
   return ulyxSuccess;
 }
 
-/* A device writes it; its kind last. */
-static ulyxReport readReport(volatile ulyxReport* report) {
-  const uint32_t kind = __atomic_load_n(&report->kind, __ATOMIC_ACQUIRE);
+/* A device writes it, its kind last: while there is none the rest may be being written. */
+static ulyxReport restOf(const volatile ulyxReport* report, uint32_t kind) {
+  if (kind == ulyxFoundNothing) return (ulyxReport){.kind = ulyxFoundNothing};
   return (ulyxReport){report->epoch, report->mine, report->theirs, report->peer, kind};
+}
+
+static ulyxReport readReport(volatile ulyxReport* report) {
+  return restOf(report, __atomic_load_n(&report->kind, __ATOMIC_ACQUIRE));
 }
 
 /* The kind goes before the rest is read: a report that the device writes meanwhile is told by the next call. */
 static ulyxReport takeReport(volatile ulyxReport* report) {
-  const uint32_t kind = __atomic_exchange_n(&report->kind, (uint32_t)ulyxFoundNothing, __ATOMIC_ACQ_REL);
-  return (ulyxReport){report->epoch, report->mine, report->theirs, report->peer, kind};
+  return restOf(report, __atomic_exchange_n(&report->kind, (uint32_t)ulyxFoundNothing, __ATOMIC_ACQ_REL));
 }
 
 ulyxResult_t ulyxMeetingsLost(const ulyxMeetings* meetings) {
