@@ -372,9 +372,9 @@ ULYX_API ulyxResult_t ulyxRuntimeGetAsyncError(ulyxRuntime_t rt, ulyxResult_t* e
 
 /* Loses the world of this runtime from any thread, at any time before ulyxRuntimeDestroy: whoever waits in one of its
  * calls, or on its device for an exchange, stops waiting, on this rank at once and on the others as soon as they look.
- * This rank's calls then return ulyxRemoteError, the others' that or ulyxTimeout; outputs of exchanges that had not
- * ended are void. Does not wait for them, nor for graphs that hold exchanges. The only call that another thread may
- * make while one is inside the runtime. */
+ * This rank's calls then return ulyxRemoteError, or why the world was lost before; the others' that or ulyxTimeout;
+ * outputs of exchanges that had not ended are void. Does not wait for them, nor for graphs that hold exchanges. The
+ * only call that another thread may make while one is inside the runtime. */
 ULYX_API ulyxResult_t ulyxRuntimeAbort(ulyxRuntime_t rt);
 
 typedef enum {

@@ -60,8 +60,8 @@ static ulyxChoice_t choice(const ulyxTransport* transport, const void* prepared)
 
 static ulyxResult_t found(ulyxTransport* transport) {
   ulyxGpu* const self = (ulyxGpu*)transport;
-  ULYX_TRY(ulyxGpuCheckWorld(self));
-  return ulyxMeetingsPassing(&self->meetings);
+  ULYX_TRY(ulyxMeetingsPassing(&self->meetings));
+  return ulyxGuardFound(&self->world.guard);
 }
 
 static bool hasEnded(const ulyxTransport* transport) {
@@ -108,20 +108,10 @@ static ulyxResult_t store(ulyxTransport* transport, const int32_t* values, int64
   return result;
 }
 
-/* What devices have lost is lost for NCCL too: nothing may wait for peers. A kernel that was told to give up reports
- * that it did: the guard has the reason, which was there before. */
-ulyxResult_t ulyxGpuCheckWorld(ulyxGpu* gpu) {
-  ULYX_TRY(ulyxGuardFound(&gpu->world.guard));
-  const ulyxResult_t lost = ulyxMeetingsLost(&gpu->meetings);
-  if (lost == ulyxSuccess) return ulyxSuccess;
-  ulyxGuardLose(&gpu->world.guard, lost, "%s", ulyxThreadMessage());
-  return ulyxGuardFound(&gpu->world.guard);
-}
-
 static ulyxResult_t gather(ulyxTransport* transport, const int64_t* mine, int count, int64_t* all) {
   ulyxGpu* const self = (ulyxGpu*)transport;
   int previous = 0;
-  ULYX_TRY(ulyxGpuCheckWorld(self));
+  ULYX_TRY(ulyxGuardFound(&self->world.guard));
   ULYX_TRY(ulyxDeviceEnter(transport->device, &previous));
   const ulyxResult_t result = ulyxNcclWorldGather(&self->world, mine, count, all);
   ulyxDeviceLeave(transport->device, previous);
@@ -131,7 +121,7 @@ static ulyxResult_t gather(ulyxTransport* transport, const int64_t* mine, int co
 /* After it nothing of this rank is running. */
 static cudaError_t drain(ulyxGpu* self) {
   ulyxUndoBegin();
-  (void)ulyxGpuCheckWorld(self);
+  (void)ulyxGuardFound(&self->world.guard);
   ulyxUndoEnd();
   return ulyxNcclWorldDrain(&self->world);
 }
@@ -149,7 +139,7 @@ static ulyxResult_t memAlloc(ulyxTransport* transport, int64_t bytes, void** dat
   ulyxGpu* const self = (ulyxGpu*)transport;
   ulyxArena* block = NULL;
   int previous = 0;
-  ULYX_TRY(ulyxGpuCheckWorld(self));
+  ULYX_TRY(ulyxGuardFound(&self->world.guard));
   ULYX_TRY(ulyxDeviceEnter(transport->device, &previous));
   const ulyxResult_t result = ulyxArenaCreate(&self->world, &self->windows, bytes, &block);
   ulyxDeviceLeave(transport->device, previous);
@@ -170,7 +160,7 @@ static ulyxResult_t memFree(ulyxTransport* transport, void* data) {
   }
   /* NCCL keeps what a lost world has mapped until the graphs are gone that hold its work, and they write it */
   ulyxUndoBegin();
-  const bool lost = ulyxGpuCheckWorld(self) != ulyxSuccess;
+  const bool lost = ulyxGuardFound(&self->world.guard) != ulyxSuccess;
   ulyxUndoEnd();
   if (lost) ULYX_TRY(checkUnused(transport));
   int previous = 0;
@@ -189,7 +179,7 @@ static ulyxResult_t memFree(ulyxTransport* transport, void* data) {
 static ulyxResult_t reserveOnDevice(ulyxGpu* self, int64_t bytes) {
   int64_t largest = 0;
   ulyxArena* arena = NULL;
-  ULYX_TRY(ulyxGpuCheckWorld(self));
+  ULYX_TRY(ulyxGuardFound(&self->world.guard));
   ULYX_TRY(ulyxNcclWorldLargest(&self->world, bytes, &largest));
   if (self->arena != NULL && self->arena->bytes >= largest) return ulyxSuccess;
   ULYX_TRY(ULYX_CUDA(drain(self)));
@@ -220,6 +210,10 @@ static ulyxResult_t createBranch(const ulyxSettings* settings, ulyxBranch* branc
   const int priority = wanted > least ? least : wanted < greatest ? greatest : wanted;
   ULYX_TRY(ULYX_CUDA(cudaStreamCreateWithPriority(&branch->stream, cudaStreamNonBlocking, priority)));
   return ULYX_CUDA(cudaEventCreateWithFlags(&branch->end, cudaEventDisableTiming));
+}
+
+static ulyxResult_t reported(void* self) {
+  return ulyxMeetingsLost(&((const ulyxGpu*)self)->meetings);
 }
 
 static ulyxResult_t tell(void* self) {
@@ -441,7 +435,7 @@ ulyxResult_t ulyxGpuCreate(const ulyxSettings* settings, ncclComm_t comm, ulyxTr
   ULYX_TRY_GOTO(ulyxNcclWorldCreate(comm, settings->timeoutMs, &self->world), freeSelf);
   self->base = (ulyxTransport){
       .ops = &gpuOps, .rank = self->world.rank, .nRanks = self->world.nRanks, .device = self->world.device};
-  ulyxGuardSetOwner(&self->world.guard, (ulyxGuardOwner){.self = self, .tell = tell, .settle = settleDown});
+  ulyxGuardSetOwner(&self->world.guard, (ulyxGuardOwner){self, reported, tell, settleDown});
   ULYX_TRY_GOTO(setUp(self, settings), destroyDevice);
   *transport = &self->base;
   return ulyxSuccess;

@@ -54,9 +54,6 @@ typedef struct ulyxGpuPrepared {
  * Collective. */
 ulyxResult_t ulyxGpuCreate(const ulyxSettings* settings, ncclComm_t comm, ulyxTransport** transport);
 
-/* Speaks why the world is lost; ulyxSuccess if it is not. Any thread. */
-ulyxResult_t ulyxGpuCheckWorld(ulyxGpu* gpu);
-
 /* The carriers: each enqueues an exchange's copies on its stream; dst includes scratch. */
 ulyxResult_t ulyxNcclCarry(ulyxGpu* gpu, const ulyxExchange* exchange);
 ulyxResult_t ulyxDirectCarry(ulyxGpu* gpu, const ulyxExchange* exchange);

@@ -103,21 +103,21 @@ static void loseHalfWay(ulyxGpu* gpu) {
 ulyxResult_t ulyxGpuRun(ulyxGpu* gpu, const ulyxExchange* exchange) {
   ulyxNcclWorld* const world = &gpu->world;
   bool captured = false;
-  ULYX_TRY(ulyxGpuCheckWorld(gpu));
+  ULYX_TRY(ulyxGuardFound(&world->guard));
   ULYX_TRY(checkStream(gpu, exchange->stream, &captured));
   if (!captured && world->doneRecorded) { /* the arena is free once the exchange before has run */
     ULYX_TRY(ULYX_CUDA(cudaStreamWaitEvent(exchange->stream, world->done, 0)));
   }
   if (captured) ULYX_TRY(ulyxGraphsHold(gpu->graphs, exchange->stream));
   /* an earlier mismatch is returned below, by a call that is enqueued all the same: ranks find out at different calls,
-   * and one that left out a call would be out of step. A call that is refused before leaves it untold. */
-  const ulyxResult_t earlier = ulyxMeetingsPassing(&gpu->meetings);
+   * and one that left out a call would be out of step. A call that is refused or fails leaves it untold. */
+  const bool mismatched = ulyxMeetingsHavePassing(&gpu->meetings);
   bool halfWay = false;
   ulyxResult_t result = enqueue(gpu, exchange, &halfWay);
   const bool byNccl = transportOf(exchange) == ulyxTransportNccl;
   if (captured) {
     if (byNccl) ulyxGuardWasCaptured(&world->guard);
-    return result != ulyxSuccess ? result : earlier;
+    return result == ulyxSuccess && mismatched ? ulyxMeetingsPassing(&gpu->meetings) : result;
   }
   /* also of an exchange that failed half-way: what it launched still uses the arena */
   const ulyxResult_t recorded = ULYX_CUDA(cudaEventRecord(world->done, exchange->stream));
@@ -128,5 +128,5 @@ ulyxResult_t ulyxGpuRun(ulyxGpu* gpu, const ulyxExchange* exchange) {
     const ulyxGuardExchange watched = {exchange->number, exchange->operation, exchange->plan};
     ulyxKeepFirst(&result, ulyxGuardWatch(&world->guard, exchange->stream, watched));
   }
-  return result != ulyxSuccess ? result : earlier;
+  return result == ulyxSuccess && mismatched ? ulyxMeetingsPassing(&gpu->meetings) : result;
 }

@@ -54,11 +54,8 @@ static bool ncclMayWork(const ulyxGuard* guard) {
 }
 
 /* With the lock held, which is released meanwhile. */
-static ulyxResult_t loseLocked(ulyxGuard* guard, ulyxResult_t code, const char* format, va_list arguments) {
+static ulyxResult_t spread(ulyxGuard* guard) {
   ulyxResult_t told = ulyxSuccess;
-  if (guard->lost != ulyxSuccess) return ulyxSuccess;
-  (void)vsnprintf(guard->why, sizeof guard->why, format, arguments);
-  guard->lost = code;
   if (guard->owner.tell != NULL) {
     guard->losing = true;
     pthread_mutex_unlock(&guard->lock);
@@ -69,6 +66,26 @@ static ulyxResult_t loseLocked(ulyxGuard* guard, ulyxResult_t code, const char* 
   }
   if (ncclMayWork(guard)) abortComm(guard);
   return told;
+}
+
+/* With the lock held. A kernel that was told to give up reports that it did: by then there is a reason. */
+static void takeReport(ulyxGuard* guard) {
+  if (guard->owner.reported == NULL) return;
+  ulyxUndoBegin(); /* spoken when somebody asks */
+  guard->lost = guard->owner.reported(guard->owner.self);
+  ulyxUndoEnd();
+  guard->byDevices = guard->lost != ulyxSuccess;
+}
+
+/* As spread. */
+static ulyxResult_t loseLocked(ulyxGuard* guard, ulyxResult_t code, const char* format, va_list arguments) {
+  if (guard->lost != ulyxSuccess) return ulyxSuccess;
+  takeReport(guard);
+  if (guard->lost == ulyxSuccess) {
+    (void)vsnprintf(guard->why, sizeof guard->why, format, arguments);
+    guard->lost = code;
+  }
+  return spread(guard);
 }
 
 void ulyxGuardLose(ulyxGuard* guard, ulyxResult_t code, const char* format, ...) {
@@ -109,11 +126,18 @@ bool ulyxGuardAwaitAbort(ulyxGuard* guard) {
 }
 
 static ulyxResult_t foundLocked(const ulyxGuard* guard) {
-  return guard->lost == ulyxSuccess ? ulyxSuccess : ulyxFail(guard->lost, "%s", guard->why);
+  if (guard->lost == ulyxSuccess) return ulyxSuccess;
+  if (!guard->byDevices) return ulyxFail(guard->lost, "%s", guard->why);
+  if (guard->owner.reported != NULL) return guard->owner.reported(guard->owner.self);
+  return ulyxFail(guard->lost, "an exchange lost the world; destroy the runtime");
 }
 
 ulyxResult_t ulyxGuardFound(ulyxGuard* guard) {
   pthread_mutex_lock(&guard->lock);
+  if (guard->lost == ulyxSuccess) {
+    takeReport(guard);
+    if (guard->lost != ulyxSuccess) (void)spread(guard);
+  }
   const ulyxResult_t result = foundLocked(guard);
   pthread_mutex_unlock(&guard->lock);
   return result;

@@ -25,9 +25,12 @@
 /* The moment that each gets before a communicator is aborted. */
 #define ULYX_GRACE_MS 500
 
-/* Whose communicator it is. Both are called once at most, on any thread, with the communicator still whole. */
+/* Whose communicator it is. It is told and settles once at most, on any thread, with the communicator still whole. */
 typedef struct ulyxGuardOwner {
   void* self;
+  /* Speaks of the loss that devices have reported, which then stays; ulyxSuccess where they have not. Whenever the
+   * guard likes, and with its lock held. */
+  ulyxResult_t (*reported)(void* self);
   /* The world is lost: this rank's kernels that wait give up, and the peers are told in their memory, since this rank
    * may be at rest. */
   ulyxResult_t (*tell)(void* self);
@@ -65,6 +68,7 @@ typedef struct ulyxGuard {
   int oldest, running;
   int64_t movedNs;   /* when one last ended, or was enqueued onto nothing */
   ulyxResult_t lost; /* not ulyxSuccess: why */
+  bool byDevices;    /* the owner has the words */
   char why[ULYX_MESSAGE_BYTES];
 } ulyxGuard;
 
@@ -99,7 +103,8 @@ ulyxResult_t ulyxGuardWatch(ulyxGuard* guard, cudaStream_t stream, ulyxGuardExch
 void ulyxGuardWasCaptured(ulyxGuard* guard);
 
 /* Loses the world: whoever waits in NCCL or in the owner's kernels, on the host or on the device, returns. Where NCCL
- * has nothing to do its communicator is left whole. Any thread; the first reason stays. */
+ * has nothing to do its communicator is left whole. Any thread; the first reason stays, and what devices have reported
+ * came before. */
 __attribute__((format(printf, 3, 4))) void ulyxGuardLose(ulyxGuard* guard, ulyxResult_t code, const char* format, ...);
 /* The same because a caller says so, as ulyxRemoteError. Returns what telling came to. */
 __attribute__((format(printf, 2, 3))) ulyxResult_t ulyxGuardAbort(ulyxGuard* guard, const char* format, ...);
@@ -109,7 +114,8 @@ void ulyxGuardLetGo(ulyxGuard* guard);
 /* Waits for an abort that has begun. false: graphs hold NCCL's work, and what it has mapped is still in use. */
 bool ulyxGuardAwaitAbort(ulyxGuard* guard);
 
-/* Speaks why the world was lost; ulyxSuccess if it was not. Any thread. */
+/* Speaks why the world was lost; ulyxSuccess if it was not. What devices have reported loses it here, if nothing has
+ * before: what they have lost is lost for NCCL too. Any thread. */
 ulyxResult_t ulyxGuardFound(ulyxGuard* guard);
 
 #endif /* ULYX_RUNTIME_GUARD_H_ */

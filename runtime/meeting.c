@@ -140,6 +140,10 @@ ulyxResult_t ulyxMeetingsLost(const ulyxMeetings* meetings) {
   return speak(meetings, &final);
 }
 
+bool ulyxMeetingsHavePassing(const ulyxMeetings* meetings) {
+  return meetings->mailbox != NULL && readReport(&meetings->mailbox->passing).kind != ulyxFoundNothing;
+}
+
 ulyxResult_t ulyxMeetingsPassing(ulyxMeetings* meetings) {
   if (meetings->mailbox == NULL) return ulyxSuccess;
   const ulyxReport passing = takeReport(&meetings->mailbox->passing);

@@ -43,9 +43,10 @@ ulyxMeeting ulyxMeetingsNext(const ulyxMeetings* meetings, const ulyxWindows* wi
 /* What devices have reported, spoken: that the world is lost, for good; or a mismatch, which passes with the asking. */
 ulyxResult_t ulyxMeetingsLost(const ulyxMeetings* meetings);
 ulyxResult_t ulyxMeetingsPassing(ulyxMeetings* meetings);
+bool ulyxMeetingsHavePassing(const ulyxMeetings* meetings);
 
-/* Loses the world from any thread: kernels of this rank that wait give up and tell the peers, later ones do nothing.
- * The current device is the rank's. */
+/* Loses the world from any thread: kernels of this rank that wait give up, later ones do nothing. The current device
+ * is the rank's. */
 ulyxResult_t ulyxMeetingsGiveUp(ulyxMeetings* meetings);
 /* After that: writes into the peers' records that this rank has given up, since none of its kernels may be waiting. One
  * that has reported a lost world has done so. */

@@ -45,7 +45,7 @@ suite() {
   done
   status=0
   for process in $running; do wait "$process" || status=1; done
-  cat "$log".*.log >"$log.log" && rm "$log".[0-9]*.log
+  cat "$log".[0-9]*.log >"$log.log" && rm "$log".[0-9]*.log
   awk -v name="$1 ${3:-}" '/^[0-9]+ passed, [0-9]+ failed/ { p += $1; f += $3; s += $5 }
     END { print name ": " p + 0 " passed, " f + 0 " failed, " s + 0 " skipped" }' "$log.log"
   grep -h '^\[  FAILED' "$log.log" | sort -u

@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -461,6 +462,73 @@ TEST(Lost, ByADeviceIsNotToldToThePeersASecondTime) {
     EXPECT_FALSE(told) << "more than this rank's own state was written";
     fakeCallAtNthHere(nullptr, 0, nullptr, nullptr);
   });
+}
+
+namespace {
+
+struct Finding {
+  ulyxResult_t code = ulyxSuccess;
+  std::string words;
+  explicit Finding(ulyxRuntime_t runtime) {
+    MUST(ulyxRuntimeGetAsyncError(runtime, &code));
+    words = ulyxGetLastError(runtime);
+  }
+};
+
+}  // namespace
+
+TEST(Lost, ByADeviceAreForItsReasonWhateverFindsItFirst) {
+  const ulyxConfig_t config = WithTimeout(1000);
+  const Shape shape(9, 6, 8);
+  const std::vector<std::function<void(ulyxRuntime_t, void*)>> finders = {
+      [](ulyxRuntime_t runtime, void* memory) { MUST(ulyxMemFree(runtime, memory)); },
+      [](ulyxRuntime_t runtime, void*) { MUST(ulyxRuntimeAbort(runtime)); },
+      [](ulyxRuntime_t runtime, void*) { EXPECT_EQ(ulyxRuntimeReserve(runtime, 1 << 24), ulyxTimeout); }};
+  for (const auto& find : finders) {
+    const Session session(Of(ulyxTransportDirect), kRanks, &config);
+    const Oracle oracle(shape.c, kRanks, TestSeed());
+    session.Run([&](int rank) {
+      const ulyxRuntime_t runtime = session.Runtime(rank);
+      void* memory = nullptr;
+      MUST(ulyxMemAlloc(runtime, 100, &memory));
+      const Traveller own(session, oracle, shape, rank);
+      if (rank != 0) return;
+      MUST(own.Go());                                                 // the other does not come
+      EXPECT_EQ(ulyxMemFree(runtime, &memory), ulyxInvalidArgument);  // leaves words in this thread
+      find(runtime, memory);
+      for (int i = 0; i < 2; i++) {
+        const Finding found(runtime);
+        EXPECT_EQ(found.code, ulyxTimeout);
+        EXPECT_EQ(found.words, "rank 1 did not reach exchange 1 within 1000 ms; destroy the runtime");
+        EXPECT_EQ(own.Go(), ulyxTimeout);
+      }
+    });
+  }
+}
+
+TEST(Lost, WorldsStillTellOfTheMismatchBefore) {
+  const ulyxConfig_t config = WithTimeout(20000);
+  const Shape shape(9, 6, 8);
+  for (const bool halfWay : {false, true}) {
+    const Session session(Of(ulyxTransportDirect), kRanks, &config);
+    const Oracle oracle(shape.c, kRanks, TestSeed());
+    session.Run([&](int rank) {
+      const Traveller own(session, oracle, shape, rank);
+      const ulyxPlan_t plan = MakePlan(session, shape.c, rank);
+      const RankTensors tensors(session, oracle, rank, Ordinary);
+      const ulyxQkv_t in = tensors.In(plan), out = tensors.Out(plan);
+      MUST(rank == 0 ? own.Go() : ulyxSeqToHeads(plan, &in, &out, session.Stream(rank)));
+      if (rank != 0) return;
+      if (halfWay) {
+        fakeFailNthHere("ulyxLaunchExchange", 1);
+        EXPECT_EQ(own.Go(), ulyxUnhandledCudaError);
+      } else {
+        MUST(ulyxRuntimeAbort(session.Runtime(0)));
+      }
+      EXPECT_EQ(Finding(session.Runtime(0)).code, ulyxMismatch);
+      for (int i = 0; i < 2; i++) EXPECT_EQ(Finding(session.Runtime(0)).code, ulyxRemoteError);
+    });
+  }
 }
 
 TEST(Lost, NoErrorOfADestructionThatHasALogger) {
