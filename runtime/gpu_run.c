@@ -100,6 +100,21 @@ static void loseHalfWay(ulyxGpu* gpu) {
   ulyxUndoEnd();
 }
 
+/* An exchange outside a graph is followed by the event of its end, also if it failed half-way: what it launched still
+ * uses the arena. */
+static ulyxResult_t follow(ulyxGpu* gpu, const ulyxExchange* exchange, bool byNccl, bool halfWay) {
+  ulyxNcclWorld* const world = &gpu->world;
+  ulyxResult_t result = ULYX_CUDA(cudaEventRecord(world->done, exchange->stream));
+  if (result == ulyxSuccess) world->doneRecorded = true;
+  if (byNccl) {
+    const ulyxGuardExchange watched = {exchange->number, exchange->operation, exchange->plan};
+    ulyxKeepFirst(&result, ulyxGuardWatch(&world->guard, exchange->stream, watched));
+  } else if (halfWay) {
+    loseHalfWay(gpu);
+  }
+  return result;
+}
+
 ulyxResult_t ulyxGpuRun(ulyxGpu* gpu, const ulyxExchange* exchange) {
   ulyxNcclWorld* const world = &gpu->world;
   bool captured = false;
@@ -115,18 +130,10 @@ ulyxResult_t ulyxGpuRun(ulyxGpu* gpu, const ulyxExchange* exchange) {
   bool halfWay = false;
   ulyxResult_t result = enqueue(gpu, exchange, &halfWay);
   const bool byNccl = transportOf(exchange) == ulyxTransportNccl;
-  if (captured) {
-    if (byNccl) ulyxGuardWasCaptured(&world->guard);
-    return result == ulyxSuccess && mismatched ? ulyxMeetingsPassing(&gpu->meetings) : result;
-  }
-  /* also of an exchange that failed half-way: what it launched still uses the arena */
-  const ulyxResult_t recorded = ULYX_CUDA(cudaEventRecord(world->done, exchange->stream));
-  if (recorded == ulyxSuccess) world->doneRecorded = true;
-  ulyxKeepFirst(&result, recorded);
-  if (halfWay && !byNccl) loseHalfWay(gpu);
-  if (byNccl) {
-    const ulyxGuardExchange watched = {exchange->number, exchange->operation, exchange->plan};
-    ulyxKeepFirst(&result, ulyxGuardWatch(&world->guard, exchange->stream, watched));
+  if (!captured) {
+    ulyxKeepFirst(&result, follow(gpu, exchange, byNccl, halfWay));
+  } else if (byNccl) {
+    ulyxGuardWasCaptured(&world->guard);
   }
   return result == ulyxSuccess && mismatched ? ulyxMeetingsPassing(&gpu->meetings) : result;
 }
