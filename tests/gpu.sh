@@ -73,6 +73,7 @@ run_suite() {
   grep -E 'tests passed|Failed|Skipped' "$logs/ctest.log"
 }
 
+rows() { grep -v -e '^#' -e '^$' "$1"; }
 # One run of a program of perf/, of which the rows are shown.
 measure() {
   echo "== $*"
@@ -80,7 +81,7 @@ measure() {
   shift
   timeout 60 "build/cuda/perf/$program" -g 2 "$@" >"$logs/measured.log" 2>&1 || failed=1
   cat "$logs/measured.log" >>"$logs/perf.log"
-  grep -v '^#' "$logs/measured.log" | grep -v '^$'
+  rows "$logs/measured.log"
 }
 run_tables() {
   for shape in '512 8 64' '4096 24 128' '32760 12 128' '75600 40 128'; do
@@ -141,7 +142,7 @@ two_processes() {
     running="$running $!"
   done
   for process in $running; do wait "$process" || failed=1; done
-  grep -v '^#' "$logs/network.0.log" | grep -v '^$'
+  rows "$logs/network.0.log"
 }
 run_network() {
   rm -f "$logs"/nccl.*.log

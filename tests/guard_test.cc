@@ -60,15 +60,6 @@ void ExpectTimeout(ulyxRuntime_t runtime, ulyxResult_t result, const std::string
   EXPECT_EQ(ulyxGetLastError(runtime), words);
 }
 
-// Asks until there is an answer.
-ulyxResult_t Found(ulyxRuntime_t runtime) {
-  ulyxResult_t found = ulyxSuccess;
-  for (const Clock::time_point start = Clock::now(); found == ulyxSuccess && Clock::now() - start < kSoon; Pause(2)) {
-    MUST(ulyxRuntimeGetAsyncError(runtime, &found));
-  }
-  return found;
-}
-
 }  // namespace
 
 TEST(Guard, NamesTheCallThatARankDidNotComeToAndTheDeadline) {

@@ -57,58 +57,73 @@ ulyxConfig_t WithTimeout(int timeoutMs) {
   return config;
 }
 
+// What a runtime answers when it is asked.
+struct Finding {
+  ulyxResult_t code = ulyxSuccess;
+  std::string words;
+  explicit Finding(ulyxRuntime_t runtime) {
+    MUST(ulyxRuntimeGetAsyncError(runtime, &code));
+    words = ulyxGetLastError(runtime);
+  }
+};
+
+const Shape kShape(9, 6, 8);
+
+// Ranks of which each has a plan and its tensors.
+class Company : public Session {
+ public:
+  Company(int transport, int timeoutMs) : Company(transport, WithTimeout(timeoutMs)) {}
+  void Travel(const std::function<void(int rank, const Traveller& own)>& body) const {
+    Run([&](int rank) { body(rank, Traveller(*this, oracle_, kShape, rank)); });
+  }
+
+ private:
+  Company(int transport, const ulyxConfig_t& config)
+      : Session(Of(transport), kRanks, &config), oracle_(kShape.c, kRanks, TestSeed()) {}
+
+  const Oracle oracle_;
+};
+
 }  // namespace
 
 TEST(Lost, ByAnAbortAfterAnExchangeWasEnqueuedAndBeforeItIsWatchedLeavesNobodyWaiting) {
-  const ulyxConfig_t config = WithTimeout(20000);
-  Session session(Of(ulyxTransportNccl), kRanks, &config);
-  const Shape shape(9, 6, 8);
-  const Oracle oracle(shape.c, kRanks, TestSeed());
+  Company company(ulyxTransportNccl, 20000);
   std::vector<ulyxResult_t> results(kRanks, ulyxSuccess);
-  session.Run([&](int rank) {
-    const ulyxPlan_t plan = MakePlan(session, shape.c, rank);
-    const RankTensors tensors(session, oracle, rank, Ordinary);
-    const ulyxQkv_t in = tensors.In(plan), out = tensors.Out(plan);
+  company.Travel([&](int rank, const Traveller& own) {
     // what follows NCCL's group and precedes the watch: the record of the exchange's end
-    if (rank == 0) fakeCallAtNthHere("cudaEventRecord", 1, AbortAndHang, session.Runtime(0));
-    results[rank] = ulyxSeqToHeads(plan, &in, &out, session.Stream(rank));
+    if (rank == 0) fakeCallAtNthHere("cudaEventRecord", 1, AbortAndHang, company.Runtime(0));
+    results[rank] = own.GoTheOtherWay();
   });
   EXPECT_EQ(results[0], ulyxRemoteError);
   const Clock::time_point start = Clock::now();
   while (fakeGet().aborts == 0 && Clock::now() - start < kSoon) std::this_thread::yield();
   EXPECT_GT(fakeGet().aborts, 0);  // before a destruction would do it
-  session.Destroy();
+  company.Destroy();
   EXPECT_LT(Clock::now() - start, kSoon);
   EXPECT_GT(fakeGet().aborts, 0);
 }
 
 TEST(Lost, ByAnAbortWhileAGraphReplaysAnExchangeOfNcclFreesTheDeviceAndReturnsBeforeTheGraphIsGone) {
-  const ulyxConfig_t config = WithTimeout(20000);
-  Session session(Of(ulyxTransportNccl), kRanks, &config);
-  const Shape shape(9, 6, 8);
-  const Oracle oracle(shape.c, kRanks, TestSeed());
+  Company company(ulyxTransportNccl, 20000);
   std::atomic<bool> done{false};
-  session.Run([&](int rank) {
-    const ulyxPlan_t plan = MakePlan(session, shape.c, rank);
-    const RankTensors tensors(session, oracle, rank, Ordinary);
-    const ulyxQkv_t in = tensors.In(plan), out = tensors.Out(plan);
-    fakeSetCapturing(session.Stream(rank), 1);  // the graph lives while the capture does
-    MUST(ulyxSeqToHeads(plan, &in, &out, session.Stream(rank)));
+  company.Travel([&](int rank, const Traveller& own) {
+    fakeSetCapturing(company.Stream(rank), 1);  // the graph lives while the capture does
+    MUST(own.GoTheOtherWay());
     if (rank == 0) {
       fakeSetHanging(1);  // a replay that waits for its peer
       const Clock::time_point start = Clock::now();
-      MUST(ulyxRuntimeAbort(session.Runtime(0)));
+      MUST(ulyxRuntimeAbort(company.Runtime(0)));
       EXPECT_LT(Clock::now() - start, std::chrono::seconds(1));
       while (fakeIsHanging() && Clock::now() - start < kSoon) std::this_thread::yield();
       EXPECT_FALSE(fakeIsHanging());
-      EXPECT_TRUE(Refused(ulyxRuntimeDestroy(session.RuntimePtr(0)), ulyxInvalidUsage, {"captured graphs", "1"}));
+      EXPECT_TRUE(Refused(ulyxRuntimeDestroy(company.RuntimePtr(0)), ulyxInvalidUsage, {"captured graphs", "1"}));
       EXPECT_LT(Clock::now() - start, kSoon);
       done = true;
     }
     while (!done) std::this_thread::yield();
-    fakeSetCapturing(session.Stream(rank), 0);
+    fakeSetCapturing(company.Stream(rank), 0);
   });
-  session.Destroy();
+  company.Destroy();
 }
 
 namespace {
@@ -134,13 +149,12 @@ TEST(Lost, ByAnAgreementThatTimesOutOwnKernelsEndBeforeTheCommunicatorIsAborted)
     bool heldBack = false;  // by a busy machine, for longer than kernels have to end
     {
       const Session session(Of(transport), kRanks, &config);
-      const Shape shape(9, 6, 8);
       fakeCallAtNth("ncclCommAbort", 1, NoteAbort, &order);
       session.Run([&](int rank) {
         ulyxPlan_t plan = nullptr;
         if (rank == 0) fakeSetHanging(1);  // an exchange of this rank is still running when the agreement begins
         const Clock::time_point start = Clock::now();
-        const ulyxResult_t result = ulyxPlanCreate(session.Runtime(rank), &shape.c, &plan);
+        const ulyxResult_t result = ulyxPlanCreate(session.Runtime(rank), &kShape.c, &plan);
         if (rank != 0) return;
         EXPECT_TRUE(Refused(result, ulyxTimeout, {"an agreement", std::to_string(kTimeoutMs)}));
         Pause(100);
@@ -161,14 +175,11 @@ TEST(Lost, ATimeoutStaysWhateverIsAbortedAfter) {
   for (const World* world : Worlds()) {
     SCOPED_TRACE(world->Name());
     const Session session(*world, kRanks, &config);
-    const Shape shape(9, 6, 8);
     ulyxPlan_t plan = nullptr;
-    EXPECT_EQ(ulyxPlanCreate(session.Runtime(0), &shape.c, &plan), ulyxTimeout);
+    EXPECT_EQ(ulyxPlanCreate(session.Runtime(0), &kShape.c, &plan), ulyxTimeout);
     for (int i = 0; i < 2; i++) {
       MUST(ulyxRuntimeAbort(session.Runtime(0)));
-      ulyxResult_t found = ulyxSuccess;
-      MUST(ulyxRuntimeGetAsyncError(session.Runtime(0), &found));
-      EXPECT_TRUE(Refused(found, ulyxTimeout, {"2000 ms", "destroy the runtime"}));
+      EXPECT_TRUE(Refused(Finding(session.Runtime(0)).code, ulyxTimeout, {"2000 ms", "destroy the runtime"}));
     }
   }
 }
@@ -258,12 +269,8 @@ TEST(Lost, ByAParentThatDoesNotBlockIsNoMemoryThatNcclStillWrites) {
 }
 
 TEST(Lost, NothingByAHostThatRunsFurtherAheadThanExchangesCanBeToldApart) {
-  const ulyxConfig_t config = WithTimeout(2000);
-  const Session session(Of(ulyxTransportNccl), kRanks, &config);
-  const Shape shape(9, 6, 8);
-  const Oracle oracle(shape.c, kRanks, TestSeed());
-  session.Run([&](int rank) {
-    const Traveller own(session, oracle, shape, rank);
+  const Company company(ulyxTransportNccl, 2000);
+  company.Travel([&](int, const Traveller& own) {
     fakeSetLagMs(150);  // each ends in time, some forty behind the host
     for (int i = 0; i < 1000; i++) {
       MUST(own.Go());
@@ -323,50 +330,36 @@ TEST(Lost, AreTheOthersWhenNcclFailsOneRankOfALocalWorldAndTheyEndByTheDeadline)
 }
 
 TEST(Lost, NoMismatchByAnExchangeThatIsRefusedBeforeItIsTold) {
-  const ulyxConfig_t config = WithTimeout(5000);
-  const World& world = Of(ulyxTransportDirect);
-  const Session session(world, kRanks, &config);
-  const Shape shape(9, 6, 8);
-  const Oracle oracle(shape.c, kRanks, TestSeed());
-  const ulyxStream_t foreign = world.NewStream(1);
-  session.Run([&](int rank) {
-    const Traveller own(session, oracle, shape, rank);
-    const ulyxPlan_t plan = MakePlan(session, shape.c, rank);
-    const RankTensors tensors(session, oracle, rank, Ordinary);
-    const ulyxQkv_t in = tensors.In(plan), out = tensors.Out(plan);
-    MUST(rank == 0 ? own.Go() : ulyxSeqToHeads(plan, &in, &out, session.Stream(rank)));
+  const Company company(ulyxTransportDirect, 5000);
+  const ulyxStream_t foreign = company.GetWorld().NewStream(1);
+  company.Travel([&](int rank, const Traveller& own) {
+    MUST(rank == 0 ? own.Go() : own.GoTheOtherWay());
     if (rank != 0) return;
     EXPECT_EQ(own.GoOn(foreign), ulyxInvalidArgument);
-    ulyxResult_t found = ulyxSuccess;
-    MUST(ulyxRuntimeGetAsyncError(session.Runtime(0), &found));
-    EXPECT_EQ(found, ulyxMismatch);
+    EXPECT_EQ(Finding(company.Runtime(0)).code, ulyxMismatch);
   });
-  world.FreeStream(1, foreign);
+  company.GetWorld().FreeStream(1, foreign);
 }
 
 TEST(Lost, WorldsThatRefuseToFreeMemoryUnderAGraphKeepTheCommunicatorThatMapsIt) {
-  const ulyxConfig_t config = WithTimeout(20000);
-  Session session(Of(ulyxTransportCopyEngine), kRanks, &config);
-  const Shape shape(9, 6, 8);
-  const Oracle oracle(shape.c, kRanks, TestSeed());
-  session.Run([&](int rank) {
+  Company company(ulyxTransportCopyEngine, 20000);
+  company.Travel([&](int rank, const Traveller& own) {
     void* memory = nullptr;
-    MUST(ulyxMemAlloc(session.Runtime(rank), 100, &memory));
-    const Traveller own(session, oracle, shape, rank);
-    fakeSetCapturing(session.Stream(rank), 1);
+    MUST(ulyxMemAlloc(company.Runtime(rank), 100, &memory));
+    fakeSetCapturing(company.Stream(rank), 1);
     MUST(own.Go());
     if (rank == 0) {
-      MUST(ulyxRuntimeAbort(session.Runtime(0)));
+      MUST(ulyxRuntimeAbort(company.Runtime(0)));
       std::thread([&] {  // not the thread that captures
-        EXPECT_TRUE(Refused(ulyxMemFree(session.Runtime(0), memory), ulyxInvalidUsage, {"captured graphs"}));
+        EXPECT_TRUE(Refused(ulyxMemFree(company.Runtime(0), memory), ulyxInvalidUsage, {"captured graphs"}));
       })
           .join();
       EXPECT_EQ(fakeGet().aborts, 0);
     }
-    fakeSetCapturing(session.Stream(rank), 0);
-    if (rank == 0) MUST(ulyxMemFree(session.Runtime(0), memory));
+    fakeSetCapturing(company.Stream(rank), 0);
+    if (rank == 0) MUST(ulyxMemFree(company.Runtime(0), memory));
   });
-  session.Destroy();
+  company.Destroy();
 }
 
 namespace {
@@ -382,14 +375,10 @@ void WaitForRoom(void* argument) {
 }  // namespace
 
 TEST(Lost, ByAnAbortWhileTheOwnerWaitsForRoomInItsQueueDoesNotWaitForTheOwner) {
-  const ulyxConfig_t config = WithTimeout(20000);
-  Session session(Of(ulyxTransportNccl), kRanks, &config);
-  const Shape shape(9, 6, 8);
-  const Oracle oracle(shape.c, kRanks, TestSeed());
+  Company company(ulyxTransportNccl, 20000);
   std::atomic<bool> full{false};
   std::atomic<int> ready{0};
-  session.Run([&](int rank) {
-    const Traveller own(session, oracle, shape, rank);
+  company.Travel([&](int rank, const Traveller& own) {
     ready++;
     while (ready < kRanks) Pause(1);
     if (rank == 0) fakeSetHanging(1);
@@ -400,7 +389,7 @@ TEST(Lost, ByAnAbortWhileTheOwnerWaitsForRoomInItsQueueDoesNotWaitForTheOwner) {
       std::thread aborter([&] {
         while (!full) Pause(1);
         const Clock::time_point start = Clock::now();
-        MUST(ulyxRuntimeAbort(session.Runtime(0)));
+        MUST(ulyxRuntimeAbort(company.Runtime(0)));
         EXPECT_LT(Clock::now() - start, std::chrono::seconds(1));
       });
       EXPECT_EQ(own.Go(), ulyxRemoteError);
@@ -409,28 +398,20 @@ TEST(Lost, ByAnAbortWhileTheOwnerWaitsForRoomInItsQueueDoesNotWaitForTheOwner) {
       (void)own.Go();
     }
   });
-  session.Destroy();
+  company.Destroy();
 }
 
 TEST(Lost, ByATimeoutNamesTheExchangeByTheNumberOfItsRecord) {
-  const ulyxConfig_t config = WithTimeout(1000);
-  const Session session(Of(ulyxTransportNccl), kRanks, &config);
-  const Shape shape(9, 6, 8);
-  const Oracle oracle(shape.c, kRanks, TestSeed());
-  session.Run([&](int rank) {
-    const Traveller own(session, oracle, shape, rank);
+  const Company company(ulyxTransportNccl, 1000);
+  company.Travel([&](int rank, const Traveller& own) {
     for (int i = 0; i < 2; i++) {  // captured, and numbered like any
-      fakeSetCapturing(session.Stream(rank), 1);
+      fakeSetCapturing(company.Stream(rank), 1);
       MUST(own.Go());
-      fakeSetCapturing(session.Stream(rank), 0);
+      fakeSetCapturing(company.Stream(rank), 0);
     }
     fakeSetBusy(1);
     MUST(own.Go());
-    ulyxResult_t found = ulyxSuccess;
-    for (const Clock::time_point start = Clock::now(); found == ulyxSuccess && Clock::now() - start < kSoon; Pause(2)) {
-      MUST(ulyxRuntimeGetAsyncError(session.Runtime(rank), &found));
-    }
-    EXPECT_TRUE(Refused(found, ulyxTimeout, {"exchange 3 by nccl", SignatureOf(own.Plan())}));
+    EXPECT_TRUE(Refused(Found(company.Runtime(rank)), ulyxTimeout, {"exchange 3 by nccl", SignatureOf(own.Plan())}));
   });
   fakeSetBusy(0);
 }
@@ -444,54 +425,31 @@ TEST(Lost, ByAnAbortAfterAPeersMemoryWentWritesWhereNobodyReads) {
 }
 
 TEST(Lost, ByADeviceIsNotToldToThePeersASecondTime) {
-  const ulyxConfig_t config = WithTimeout(1000);
-  const Session session(Of(ulyxTransportDirect), kRanks, &config);
-  const Shape shape(9, 6, 8);
-  const Oracle oracle(shape.c, kRanks, TestSeed());
-  session.Run([&](int rank) {
-    const Traveller own(session, oracle, shape, rank);
+  const Company company(ulyxTransportDirect, 1000);
+  company.Travel([&](int rank, const Traveller& own) {
     if (rank != 0) return;
     MUST(own.Go());  // the other does not come, and the kernel that waited for it has told it so
     bool told = false;
     fakeCallAtNthHere(
         "cudaMemcpyAsync", 2, [](void* flag) { *static_cast<bool*>(flag) = true; }, &told);
-    ulyxResult_t found = ulyxSuccess;
-    MUST(ulyxRuntimeGetAsyncError(session.Runtime(0), &found));
-    EXPECT_TRUE(Refused(found, ulyxTimeout, {"rank 1 did not reach exchange 1"}));
+    EXPECT_TRUE(Refused(Finding(company.Runtime(0)).code, ulyxTimeout, {"rank 1 did not reach exchange 1"}));
     EXPECT_EQ(own.Go(), ulyxTimeout);
     EXPECT_FALSE(told) << "more than this rank's own state was written";
     fakeCallAtNthHere(nullptr, 0, nullptr, nullptr);
   });
 }
 
-namespace {
-
-struct Finding {
-  ulyxResult_t code = ulyxSuccess;
-  std::string words;
-  explicit Finding(ulyxRuntime_t runtime) {
-    MUST(ulyxRuntimeGetAsyncError(runtime, &code));
-    words = ulyxGetLastError(runtime);
-  }
-};
-
-}  // namespace
-
 TEST(Lost, ByADeviceAreForItsReasonWhateverFindsItFirst) {
-  const ulyxConfig_t config = WithTimeout(1000);
-  const Shape shape(9, 6, 8);
   const std::vector<std::function<void(ulyxRuntime_t, void*)>> finders = {
       [](ulyxRuntime_t runtime, void* memory) { MUST(ulyxMemFree(runtime, memory)); },
       [](ulyxRuntime_t runtime, void*) { MUST(ulyxRuntimeAbort(runtime)); },
       [](ulyxRuntime_t runtime, void*) { EXPECT_EQ(ulyxRuntimeReserve(runtime, 1 << 24), ulyxTimeout); }};
   for (const auto& find : finders) {
-    const Session session(Of(ulyxTransportDirect), kRanks, &config);
-    const Oracle oracle(shape.c, kRanks, TestSeed());
-    session.Run([&](int rank) {
-      const ulyxRuntime_t runtime = session.Runtime(rank);
+    const Company company(ulyxTransportDirect, 1000);
+    company.Travel([&](int rank, const Traveller& own) {
+      const ulyxRuntime_t runtime = company.Runtime(rank);
       void* memory = nullptr;
       MUST(ulyxMemAlloc(runtime, 100, &memory));
-      const Traveller own(session, oracle, shape, rank);
       if (rank != 0) return;
       MUST(own.Go());                                                 // the other does not come
       EXPECT_EQ(ulyxMemFree(runtime, &memory), ulyxInvalidArgument);  // leaves words in this thread
@@ -507,26 +465,19 @@ TEST(Lost, ByADeviceAreForItsReasonWhateverFindsItFirst) {
 }
 
 TEST(Lost, WorldsStillTellOfTheMismatchBefore) {
-  const ulyxConfig_t config = WithTimeout(20000);
-  const Shape shape(9, 6, 8);
   for (const bool halfWay : {false, true}) {
-    const Session session(Of(ulyxTransportDirect), kRanks, &config);
-    const Oracle oracle(shape.c, kRanks, TestSeed());
-    session.Run([&](int rank) {
-      const Traveller own(session, oracle, shape, rank);
-      const ulyxPlan_t plan = MakePlan(session, shape.c, rank);
-      const RankTensors tensors(session, oracle, rank, Ordinary);
-      const ulyxQkv_t in = tensors.In(plan), out = tensors.Out(plan);
-      MUST(rank == 0 ? own.Go() : ulyxSeqToHeads(plan, &in, &out, session.Stream(rank)));
+    const Company company(ulyxTransportDirect, 20000);
+    company.Travel([&](int rank, const Traveller& own) {
+      MUST(rank == 0 ? own.Go() : own.GoTheOtherWay());
       if (rank != 0) return;
       if (halfWay) {
         fakeFailNthHere("ulyxLaunchExchange", 1);
         EXPECT_EQ(own.Go(), ulyxUnhandledCudaError);
       } else {
-        MUST(ulyxRuntimeAbort(session.Runtime(0)));
+        MUST(ulyxRuntimeAbort(company.Runtime(0)));
       }
-      EXPECT_EQ(Finding(session.Runtime(0)).code, ulyxMismatch);
-      for (int i = 0; i < 2; i++) EXPECT_EQ(Finding(session.Runtime(0)).code, ulyxRemoteError);
+      EXPECT_EQ(Finding(company.Runtime(0)).code, ulyxMismatch);
+      for (int i = 0; i < 2; i++) EXPECT_EQ(Finding(company.Runtime(0)).code, ulyxRemoteError);
     });
   }
 }
