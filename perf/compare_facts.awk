@@ -30,6 +30,7 @@ kind == "ulyx" && /"time_us": / {
     fact(operation, dim, "predicted_us", member("predicted_us"))
     fact(operation, dim, "limit_us", member("limit_us"))
     fact(operation, dim, "nccl_alone_us", member("nccl_us"))
+    fact(operation, dim, "nccl_all_to_all_us", member("nccl_all_to_all_us"))
   }
 }
 

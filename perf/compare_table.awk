@@ -8,7 +8,7 @@ BEGIN {
   # column:title:width
   spec = "ulyx_nccl_us:nccl:9 ulyx_direct_us:direct:9 ulyx_copy_engine_us:copy_engine:11 ulyx_auto_us:auto:9 via:choice:11"
   if (kind == "compare") {
-    spec = "limit_us:limit:9 nccl_alone_us:nccl_alone:10 " spec " auto_over_limit:auto/limit:10 pytorch_us:seed:9 " \
+    spec = "limit_us:limit:9 nccl_alone_us:nccl_alone:10 nccl_all_to_all_us:nccl_a2a:9 " spec " auto_over_limit:auto/limit:10 pytorch_us:seed:9 " \
            "pytorch_contiguous_us:seed_contig:11 pytorch_tuned_us:tuned:9"
   } else {
     spec = "size_bytes:bytes:10 " spec " predicted_us:pred:9 best_us:best:9 best_via:by:11 off_percent:off%:7"

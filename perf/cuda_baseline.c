@@ -12,6 +12,7 @@ bool perfCudaTimeBaseline(perfRank_t* me, const perfOp_t* op, const perfProblem_
       return perfCudaTimeMessages(me, op, problem, true, repeat, us);
     case perfBaselineMessagesByTensor:
       return perfCudaTimeMessages(me, op, problem, false, repeat, us);
+    case perfBaselineAllToAll:
     case perfBaselineAllGather:
     case perfBaselineReduceScatter:
       return perfCudaTimeCollective(me, op, problem, kind, repeat, us);

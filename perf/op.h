@@ -15,7 +15,7 @@
 #include "ulyx.h"
 
 #define PERF_MAX_OP_FLAGS 24
-#define PERF_MAX_BASELINES 2
+#define PERF_MAX_BASELINES 3
 
 struct perfExchange;
 
@@ -33,6 +33,7 @@ typedef enum {
   perfBaselineNone, /* it cannot */
   perfBaselineMessages,
   perfBaselineMessagesByTensor,
+  perfBaselineAllToAll,
   perfBaselineAllGather,
   perfBaselineReduceScatter
 } perfBaselineKind_t;

@@ -97,7 +97,7 @@ static int runtimeFlags(perfOptions_t* o, perfFlag_t* flags) {
        "leaves the multiprocessors to attention: copy engines, also where they are slower [ULYX_UNDISTURBED, else "
        "not]"},
       {"--copy-streams", perfFlagInt, &o->copyStreams, 0, INT_MAX, NULL,
-       "most streams that copy_engine copies on; 0: one a peer [ULYX_COPY_STREAMS, else 0]"},
+       "most streams that copy_engine copies on; 0: one a peer [ULYX_COPY_STREAMS, else 1]"},
   };
   memcpy(flags, runtime, sizeof(runtime));
   return (int)(sizeof(runtime) / sizeof(runtime[0]));
