@@ -3,7 +3,8 @@
 // Peers' addresses of a registered window: everything that touches NCCL's device interface. From NCCL 2.29 on the
 // library is asked; before, a one-thread kernel reads the window itself, whose layout then has to be the one that
 // this file was compiled with. Either way NCCL reports success where peers cannot be reached, so an address counts
-// only if CUDA knows it as device memory.
+// only if CUDA knows it as device memory. Where it has none of its ways between GPUs (NCCL_P2P_DISABLE, a host a rank)
+// it even hands out a window that is none: an address of the host's, which is not read.
 
 #include <dlfcn.h>
 #include <nccl.h>
@@ -66,6 +67,7 @@ extern "C" cudaError_t ulyxWindowReadPeers(Window window, int nRanks, uint64_t* 
                                            cudaStream_t stream) {
   const GetPointer getPointer = findGetPointer();
   for (int rank = 0; rank < nRanks; ++rank) peers[rank] = nullptr;
+  if (!isDeviceMemory(window)) return cudaSuccess;
   if (getPointer != nullptr) {
     for (int rank = 0; rank < nRanks; ++rank) {
       if (getPointer(window, 0, rank, &peers[rank]) != ncclSuccess) peers[rank] = nullptr;
