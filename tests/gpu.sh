@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# The run that CI cannot make, on a machine with two GPUs: builds, runs the whole suite, then measures what
-# docs/performance.md shows. Logs go to a directory; what docs/gpu-runs.md records is printed.
+# The run that CI cannot make, on the GPUs of a machine with two or more, all or those of CUDA_VISIBLE_DEVICES: builds,
+# runs the whole suite, then measures what docs/performance.md shows. Logs go to a directory; what docs/gpu-runs.md
+# records is printed.
 #
 #   tests/gpu.sh [DIRECTORY [PART...]]      default build/gpu-run, and the parts up to soak
 #
@@ -10,9 +11,10 @@
 #   tables    each perf program by its automatic transport
 #   compare   every transport beside NCCL and PyTorch (perf/compare.sh), and the sweep
 #   soak      exchanges under random delays, skewed ranks, and a matrix product beside exchanges
+#   models    every model of perf/models.tsv at full size by direct, copy_engine and what auto takes
 #   loss      peers that are killed, stopped or absent, ULYX_TRIALS (100) of each on every transport
-#   network   NCCL over sockets, as between hosts: one process of two ranks, and two processes
-#   python    the examples on tensors of both GPUs, with PyTorch
+#   network   NCCL over sockets, as between hosts: one process of all ranks, and a process a rank
+#   python    the examples on tensors of all GPUs, with PyTorch
 set -u
 
 cd "$(dirname "$0")/.." || exit
@@ -21,6 +23,12 @@ logs=${1:-build/gpu-run}
 [ $# -gt 0 ] || set -- suite tables compare soak
 mkdir -p "$logs"
 export NCCL_NVLS_ENABLE=0
+devices=${CUDA_VISIBLE_DEVICES:-$(nvidia-smi --query-gpu=index --format=csv,noheader | paste -sd, -)}
+gpus=$(echo "$devices" | tr ',' '\n' | grep -c .)
+device() { echo "$devices" | cut -d, -f$(($1 + 1)); }
+[ "$gpus" -ge 2 ] || { echo "error: two GPUs are needed, $gpus found" >&2 && exit 1; }
+
+trap 'trap - INT TERM; kill 0' INT TERM # and nothing that was started runs on
 
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
 if ! { cmake --preset cuda -DCMAKE_CUDA_ARCHITECTURES=native >"$logs/configure.log" 2>&1 &&
@@ -31,15 +39,20 @@ fi
 grep 'ulyx transports' "$logs/configure.log"
 
 # One program of tests in $2 processes at once, each of which ends with its own count; adds them up. Making a world
-# costs far more than what a test then does, so the processes hardly disturb each other. $3: a filter.
+# costs far more than what a test then does, so the processes hardly disturb each other. $3: a filter. $4: each process
+# has a GPU of its own, of those after the first.
 suite() {
   binary=$(find build/cuda/tests -name "$1" -type f)
   log=$logs/$1${3:+.alone}
   running=''
   shard=0
   while [ $shard -lt "$2" ]; do
-    GTEST_TOTAL_SHARDS=$2 GTEST_SHARD_INDEX=$shard timeout 280 "$binary" --gtest_filter="${3:--*FarOffsets*}" \
-      >"$log.$shard.log" 2>&1 &
+    (
+      [ -z "${4:-}" ] || devices=$(device $((shard % (gpus - 1) + 1)))
+      export CUDA_VISIBLE_DEVICES="$devices"
+      export GTEST_TOTAL_SHARDS="$2" GTEST_SHARD_INDEX=$shard
+      exec timeout 400 "$binary" --gtest_filter="${3:--*FarOffsets*}"
+    ) >"$log.$shard.log" 2>&1 &
     running="$running $!"
     shard=$((shard + 1))
   done
@@ -63,9 +76,9 @@ run_suite() {
   fault=$!
   suite ulyx_fake_tests 1 &
   fake=$!
-  CUDA_VISIBLE_DEVICES=1 suite ulyx_onegpu_tests 1 &
+  suite ulyx_onegpu_tests $((gpus - 1)) '' alone &
   onegpu=$!
-  suite ulyx_tests 6 || failed=1
+  suite ulyx_tests $((3 * gpus)) || failed=1
   for job in $ctest $sim $fault $fake $onegpu; do wait "$job" || failed=1; done
   # Tens of gigabytes each.
   suite ulyx_tests 1 '*FarOffsets*' || failed=1
@@ -79,7 +92,7 @@ measure() {
   echo "== $*"
   program=$1
   shift
-  timeout 60 "build/cuda/perf/$program" -g 2 "$@" >"$logs/measured.log" 2>&1 || failed=1
+  timeout 120 "build/cuda/perf/$program" -g "$gpus" "$@" >"$logs/measured.log" 2>&1 || failed=1
   cat "$logs/measured.log" >>"$logs/perf.log"
   rows "$logs/measured.log"
 }
@@ -99,47 +112,70 @@ run_tables() {
   measure all_gather_rows_perf --counts 50001,25599 --row-elements 1280 -G 20 --baseline 1
   measure conv_halo_perf -b 75600 --row-elements 4096 --conv-kernel 4 -G 20 --baseline 1
   measure state_chain_perf -b 75600 --heads 16 --key-dim 128 --value-dim 128 -G 20
-  if python3 -c 'import torch' 2>/dev/null; then
+  if [ "$gpus" -eq 2 ] && python3 -c 'import torch' 2>/dev/null; then # its rows are those of two ranks
     python3 perf/peers_pytorch.py --rows 2>&1 | tee "$logs/peers.log"
   fi
 }
 
 run_compare() {
-  sh perf/compare.sh -o "$logs" build/cuda/perf || failed=1
-  sh perf/compare.sh -o "$logs" --sweep build/cuda/perf || failed=1
+  sh perf/compare.sh -o "$logs" --gpus "$gpus" build/cuda/perf || failed=1
+  sh perf/compare.sh -o "$logs" --gpus "$gpus" --sweep build/cuda/perf || failed=1
 }
 
-run_soak() {
-  for transport in direct copy_engine; do
-    build/cuda/perf/soak -g 2 --transport $transport || failed=1
-    build/cuda/perf/soak -g 2 --transport $transport --skew-us 100 || failed=1
-  done
-  build/cuda/perf/beside_perf -g 2 || failed=1
-}
-
-# Sixteen trials at once: each mostly waits for its deadline.
-run_loss() {
-  for signal in kill stop absent; do
-    for transport in nccl direct copy_engine; do
-      log=$logs/loss.$signal.$transport.log
-      timeout 400 build/cuda/tests/peer_loss -s $signal -n "${ULYX_TRIALS:-100}" -j 16 -T 3000 -t $transport \
-        >"$log" 2>&1 || failed=1
-      echo "peer_loss -s $signal -t $transport: $(tail -n 1 "$log")"
+run_models() {
+  for transport in direct copy_engine auto; do
+    for program in seq_to_heads_perf heads_to_seq_perf; do
+      measure $program --model all --transport $transport --baseline 1 -n 10 -w 3 -G 20
     done
   done
 }
 
-# Both ranks of a perf program, a process each.
-two_processes() {
+run_soak() {
+  for transport in direct copy_engine; do
+    build/cuda/perf/soak -g "$gpus" --transport $transport || failed=1
+    build/cuda/perf/soak -g "$gpus" --transport $transport --skew-us 100 || failed=1
+  done
+  build/cuda/perf/beside_perf -g "$gpus" || failed=1
+}
+
+# Sixteen trials at once: each mostly waits for its deadline. One transport on every two GPUs.
+lose() {
+  log=$logs/loss.$1.$2.log
+  timeout 400 build/cuda/tests/peer_loss -s "$1" -n "${ULYX_TRIALS:-100}" -j 16 -T 3000 -t "$2" >"$log" 2>&1
+  status=$?
+  echo "peer_loss -s $1 -t $2: $(tail -n 1 "$log")"
+  return $status
+}
+run_loss() {
+  pair=0
+  running=''
+  for signal in kill stop absent; do
+    for transport in nccl direct copy_engine; do
+      CUDA_VISIBLE_DEVICES=$(device $((2 * pair))),$(device $((2 * pair + 1))) lose $signal $transport &
+      running="$running $!"
+      pair=$((pair + 1))
+      [ $pair -eq $((gpus / 2)) ] || continue
+      for process in $running; do wait "$process" || failed=1; done
+      pair=0
+      running=''
+    done
+  done
+  for process in $running; do wait "$process" || failed=1; done
+}
+
+# The ranks of a perf program, a process each.
+processes() {
   program=$1
   shift
-  echo "== $program, two processes: $*"
+  echo "== $program, a process a GPU: $*"
   rm -f "$logs/network.id"
   running=''
-  for rank in 0 1; do
-    RANK=$rank LOCAL_RANK=$rank WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 \
+  rank=0
+  while [ $rank -lt "$gpus" ]; do
+    RANK=$rank LOCAL_RANK=$rank WORLD_SIZE=$gpus LOCAL_WORLD_SIZE=$gpus \
       timeout 60 "build/cuda/perf/$program" --id-file "$logs/network.id" "$@" >"$logs/network.$rank.log" 2>&1 &
     running="$running $!"
+    rank=$((rank + 1))
   done
   for process in $running; do wait "$process" || failed=1; done
   rows "$logs/network.0.log"
@@ -151,7 +187,7 @@ run_network() {
     export NCCL_DEBUG=INFO NCCL_DEBUG_FILE="$logs/nccl.%p.log"
     for program in seq_to_heads_perf heads_to_seq_perf; do
       measure $program -b 4096 -e 32760 -f 8 -n 20
-      two_processes $program -b 4096 -e 32760 -f 8 -n 20
+      processes $program -b 4096 -e 32760 -f 8 -n 20
     done
     grep -h -o 'via NET/Socket' "$logs"/nccl.*.log | sort | uniq -c | grep . || failed=1
     exit $failed
@@ -163,14 +199,14 @@ run_python() {
   sh tests/python_test.sh "$library" "$PWD" >"$logs/python.log" 2>&1
   case $? in 0 | 77) ;; *) failed=1 ;; esac
   tail -n 3 "$logs/python.log"
-  ULYX_LIBRARY=$library torchrun --nproc-per-node 2 docs/examples/python/sequence_parallel_check.py \
+  ULYX_LIBRARY=$library torchrun --nproc-per-node "$gpus" docs/examples/python/sequence_parallel_check.py \
     >"$logs/torchrun.log" 2>&1 || failed=1
   tail -n 12 "$logs/torchrun.log"
 }
 
 for part in "$@"; do
   case $part in
-    suite | tables | compare | soak | loss | network | python) "run_$part" ;;
+    suite | tables | compare | models | soak | loss | network | python) "run_$part" ;;
     *) echo "error: no part '$part'" >&2 && exit 2 ;;
   esac
 done
