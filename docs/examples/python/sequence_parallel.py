@@ -263,8 +263,11 @@ class SequenceParallelContext:
             return self._run_rows("reduce_scatter", partial_full_rows, local, ulyx.RowsPlan.reduce_scatter)
 
         # ulyx adds no integers: every rank's summands are brought here, and their package adds them.
-        def make(runtime: ulyx.Runtime, width: int, counts: Sequence[int], dtype: Any) -> ulyx.RowsPlan:
-            return ulyx.RowsPlan.all_to_all(runtime, width, counts, [local] * self.world_size, dtype=dtype)
+        def make(
+            runtime: ulyx.Runtime, width: int, counts: Sequence[int], dtype: Any, reserve: bool
+        ) -> ulyx.RowsPlan:
+            each = [local] * self.world_size
+            return ulyx.RowsPlan.all_to_all(runtime, width, counts, each, dtype=dtype, reserve=reserve)
 
         parts = self._run_rows("all_to_all", partial_full_rows, local * self.world_size, make)
         return parts.reshape((self.world_size, local, *parts.shape[1:])).sum(0)
@@ -285,6 +288,7 @@ class SequenceParallelContext:
                 head_counts=self.head_lengths,
                 head_dim=self.head_dim,
                 dtype=dtype,
+                reserve=True,
             )
 
         return self._once(("exchange", dtype), make)
@@ -302,7 +306,11 @@ class SequenceParallelContext:
     def _run_rows(self, kind: Any, rows: Any, out_rows: int, make: Callable[..., ulyx.RowsPlan]) -> Any:
         rows, shape, width = _dense(rows), (out_rows, *rows.shape[1:]), math.prod(rows.shape[1:])
         key = (kind, width, rows.dtype)
-        plan = self._once(key, lambda: make(self.runtime, width, counts=self.token_lengths, dtype=rows.dtype))
+
+        def make_plan() -> ulyx.RowsPlan:
+            return make(self.runtime, width, counts=self.token_lengths, dtype=rows.dtype, reserve=True)
+
+        plan = self._once(key, make_plan)
         return plan.run(rows, self._output(key, rows, shape), _stream(rows))
 
     def destroy(self) -> None:

@@ -310,7 +310,7 @@ def wrong_replays(runtime: ulyx.Runtime, shape: Sequence[int]) -> list[str]:
 
     tokens, heads, head_dim = shape
     ops, wrong = ulyx.register_torch_ops(), []
-    plan = ulyx.Plan(runtime, tokens=tokens, heads=heads, head_dim=head_dim)
+    plan = ulyx.Plan(runtime, tokens=tokens, heads=heads, head_dim=head_dim, reserve=True)
     number, (q_out, k_out, v_out), o_out = (
         ops.add(plan),
         [x.torch() for x in plan.empty_heads()],
@@ -349,7 +349,7 @@ def wrong_replays(runtime: ulyx.Runtime, shape: Sequence[int]) -> list[str]:
 
 def enqueue_cost(runtime: ulyx.Runtime, shape: Sequence[int], stream: int) -> str:
     tokens, heads, head_dim = shape
-    plan = ulyx.Plan(runtime, tokens=tokens, heads=heads, head_dim=head_dim)
+    plan = ulyx.Plan(runtime, tokens=tokens, heads=heads, head_dim=head_dim, reserve=True)
     given = [runtime.empty(extents, "bfloat16").torch() for extents in plan.seq_shapes()]
     out = [buffer.torch() for buffer in plan.empty_heads()]
     called, bound = (ulyx.enqueue_cost(plan, *given, out, stream, bound=bound) for bound in (False, True))

@@ -1101,6 +1101,10 @@ class _PlanBase:
         self.handle: Optional[int] = None
         self._c = runtime.library.c
 
+    def _reserve(self, result: int, staged: int) -> None:
+        """Grows the arena to what the plan stages. A shape without a size is refused by the plan, to all ranks."""
+        self.runtime.reserve(staged if result == SUCCESS else 0)
+
     def _adopt(self, result: int, handle: c_void_p) -> None:
         self.runtime.library.check(result)
         self.handle = handle.value
@@ -1164,12 +1168,17 @@ class Plan(_PlanBase):
         *,
         dtype: Any = "bfloat16",
         strides: Optional[dict[str, tuple[int, int, int]]] = None,
+        reserve: bool = False,
         **shape: Any,
     ) -> None:
-        """Keywords are those of make_shape: numbers of the whole model, counts one a rank."""
+        """Keywords are those of make_shape: numbers of the whole model, counts one a rank. reserve: the arena first
+        grows to what the plan stages, on all ranks together, which is refused while one has captured a graph."""
         super().__init__(runtime, dtype)
         c_shape = make_shape(runtime.n_ranks, dtype=dtype, strides=strides, library=runtime.library, **shape)
-        handle = c_void_p()
+        handle, needed = c_void_p(), CShapeBytes()
+        if reserve:
+            sized = self._c.ulyxShapeGetBytes(byref(c_shape), runtime.n_ranks, runtime.rank, byref(needed))
+            self._reserve(sized, needed.arena)
         self._adopt(self._c.ulyxPlanCreate(runtime.living(), byref(c_shape), byref(handle)), handle)
         self._seq_first = {"seq": bool(c_shape.seqOrder), "heads": bool(c_shape.headsOrder)}
         self._packed_in, self._packed_out = bool(c_shape.packedIn), bool(c_shape.packedOut)
@@ -1371,13 +1380,18 @@ def _owned_rows(
 class RowsPlan(_PlanBase):
     """A plan for one row collective; the static methods make it, collectively, and run() does it. A row is
     `row_elements` elements whatever its own shape, so tensors are [rows, ...], dense within a row. `in_stride` and
-    `out_stride` are elements from row to row, 0 dense."""
+    `out_stride` are elements from row to row, 0 dense; `reserve` is Plan's."""
 
-    def __init__(self, runtime: Runtime, op: int, row_elements: int, dtype: Any, shape: dict[str, Any]) -> None:
+    def __init__(
+        self, runtime: Runtime, op: int, row_elements: int, dtype: Any, shape: dict[str, Any], reserve: bool
+    ) -> None:
         """Not for callers: shape has fields of ulyxRowsShape_t."""
         super().__init__(runtime, dtype)
         code, handle = DATA_TYPES[self.dtype].code, c_void_p()
-        c_shape = CRowsShape(op=op, type=code, rowElements=row_elements, **shape)
+        c_shape, arena = CRowsShape(op=op, type=code, rowElements=row_elements, **shape), c_int64()
+        if reserve:
+            sized = self._c.ulyxRowsShapeGetArenaBytes(byref(c_shape), runtime.n_ranks, runtime.rank, byref(arena))
+            self._reserve(sized, arena.value)
         self._adopt(self._c.ulyxRowsPlanCreate(runtime.living(), byref(c_shape), byref(handle)), handle)
         self._run = (self._c.ulyxAllGatherRows, self._c.ulyxReduceScatterRows, self._c.ulyxAllToAllRows)[op]
         self._in, self._out, self._out_stride = CTensor(), CTensor(), c_shape.outStride
@@ -1393,10 +1407,11 @@ class RowsPlan(_PlanBase):
         dtype: Any = "bfloat16",
         in_stride: int = 0,
         out_stride: int = 0,
+        reserve: bool = False,
     ) -> "RowsPlan":
         """Own rows -> all rows. Rows are balanced over the ranks unless counts has each rank's."""
         shape = _owned_rows(runtime, total, counts, in_stride, out_stride)
-        return RowsPlan(runtime, _ALL_GATHER, row_elements, dtype, shape)
+        return RowsPlan(runtime, _ALL_GATHER, row_elements, dtype, shape, reserve)
 
     @staticmethod
     def all_gather_target(
@@ -1409,11 +1424,12 @@ class RowsPlan(_PlanBase):
         dtype: Any = "bfloat16",
         in_stride: int = 0,
         out_stride: int = 0,
+        reserve: bool = False,
     ) -> "RowsPlan":
         """The rows of `target` that each rank owns -> all rows of `target`."""
         shape = _owned_rows(runtime, total, counts, in_stride, out_stride)
         shape |= {"targeted": 1, "target": CRange(*_bounds(target, "target"))}
-        return RowsPlan(runtime, _ALL_GATHER, row_elements, dtype, shape)
+        return RowsPlan(runtime, _ALL_GATHER, row_elements, dtype, shape, reserve)
 
     @staticmethod
     def reduce_scatter(
@@ -1425,10 +1441,11 @@ class RowsPlan(_PlanBase):
         dtype: Any = "bfloat16",
         in_stride: int = 0,
         out_stride: int = 0,
+        reserve: bool = False,
     ) -> "RowsPlan":
         """Partial sums of all rows -> own rows, summed over ranks. float16, bfloat16, float32."""
         shape = _owned_rows(runtime, total, counts, in_stride, out_stride)
-        return RowsPlan(runtime, _REDUCE_SCATTER, row_elements, dtype, shape)
+        return RowsPlan(runtime, _REDUCE_SCATTER, row_elements, dtype, shape, reserve)
 
     @staticmethod
     def all_to_all(
@@ -1440,12 +1457,13 @@ class RowsPlan(_PlanBase):
         dtype: Any = "bfloat16",
         in_stride: int = 0,
         out_stride: int = 0,
+        reserve: bool = False,
     ) -> "RowsPlan":
         """send_counts[r] rows to rank r and recv_counts[r] from it, in rank order; the ranks' own numbers."""
         shape = {"sendCounts": _counts(send_counts, _expect_runtime(runtime).n_ranks, "send_counts")}
         shape |= {"recvCounts": _counts(recv_counts, runtime.n_ranks, "recv_counts")}
         shape |= {"inStride": in_stride, "outStride": out_stride}
-        return RowsPlan(runtime, _ALL_TO_ALL, row_elements, dtype, shape)
+        return RowsPlan(runtime, _ALL_TO_ALL, row_elements, dtype, shape, reserve)
 
     @property
     def in_rows(self) -> int:
