@@ -59,6 +59,7 @@ typedef struct ulyxSyncState {
   uint32_t lost;    /* 1: the world is lost; kernels return at once */
   uint32_t refused; /* 1: the running exchange met a mismatch; its later kernels make no copies */
   uint32_t voided;  /* 1: the last exchange that ended was refused, or the world is lost; what follows does nothing */
+  uint32_t inside;  /* 1: an exchange has begun and not ended; the next must not begin */
 } ulyxSyncState;
 
 typedef enum {
@@ -68,7 +69,8 @@ typedef enum {
   ulyxFoundMisplaced,    /* copy_engine: a peer's output lies elsewhere in the window; passes with it */
   ulyxFoundTimeout,      /* a peer did not come; stays */
   ulyxFoundOrder,        /* a peer is ahead; stays */
-  ulyxFoundAborted       /* a peer gave up; stays */
+  ulyxFoundAborted,      /* a peer gave up; stays */
+  ulyxFoundOverlap       /* another exchange of this rank was running; stays */
 } ulyxFound;
 
 /* What a kernel found, in host memory that the device writes: kind last. */

@@ -116,7 +116,9 @@ __device__ inline bool await(const ulyxMeeting& meeting, const ulyxSlot* slot, u
 __device__ inline void enter(const ulyxMeeting& meeting, const uint64_t* starts, const uint64_t* pairs,
                              uint64_t epoch) {
   const int slots = (meeting.nRanks - 1) * ULYX_ENTRY_SLOTS;
+  uint32_t another = 0;
   if (threadIdx.x == 0) {
+    another = atomicExch(&meeting.state->inside, 1u);
     meeting.state->entered = epoch;
   }
   for (int i = static_cast<int>(threadIdx.x); i < slots; i += static_cast<int>(blockDim.x)) {
@@ -125,6 +127,8 @@ __device__ inline void enter(const ulyxMeeting& meeting, const uint64_t* starts,
     if (slot == 1 && value != ULYX_PLACE_NONE) value += starts[peer];
     storeSlot(&recordsOf(meeting, peer)->entry[meeting.rank].slot[slot], value, epoch);
   }
+  /* looked at behind the records, which do not wait for it: two that overlap are lost whatever the peers read */
+  if (another != 0) lose(meeting, epoch, ulyxFoundOverlap, static_cast<uint32_t>(meeting.rank));
 }
 
 // What a block learns from the entry records, in shared memory.
@@ -239,6 +243,7 @@ __device__ inline void leave(const ulyxMeeting& meeting, uint64_t epoch, Met* me
   meeting.state->arrived = 0;
   meeting.state->refused = 0;
   meeting.state->epoch = epoch;
+  meeting.state->inside = 0;
 }
 
 }  // namespace ulyx

@@ -291,7 +291,7 @@ typedef struct ulyxConfig {
   int streamPriority; /* of the runtime's own streams, in CUDA's numbers: lower runs first. ULYX_STREAM_PRIORITY; 0 */
   int undisturbed;    /* 1: leave the multiprocessors to attention: auto takes copy_engine wherever it can, and that
                          moves own-rank copies by copy engine too, also where it is slower. ULYX_UNDISTURBED; 0 */
-  int copyStreams;    /* most streams that copy_engine copies on; 0: one a peer. ULYX_COPY_STREAMS; 0 */
+  int copyStreams;    /* most streams that copy_engine copies on; 0: one a peer. ULYX_COPY_STREAMS; 1 */
   int reserved;       /* 0 */
 } ulyxConfig_t;
 
@@ -331,8 +331,9 @@ ULYX_API ulyxResult_t ulyxRuntimeCreateLocal(const ulyxConfig_t* config, int nRa
                                              ulyxRuntime_t* rts);
 
 /* Grows this rank's staging arena to at least arenaBytes. Collective and blocking on GPUs; nothing may be in
- * flight, and graphs captured before are void once the arena has grown. Every rank gets the largest that
- * any asked for. loopback needs no arena: a no-op there. */
+ * flight. Every rank gets the largest that any asked for. Where the arena would grow while a captured graph holds
+ * an exchange of any rank, every rank gets ulyxInvalidUsage: reserve before capturing. loopback needs no arena: a
+ * no-op there. */
 ULYX_API ulyxResult_t ulyxRuntimeReserve(ulyxRuntime_t rt, int64_t arenaBytes);
 
 typedef struct ulyxRuntimeInfo {

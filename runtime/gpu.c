@@ -176,12 +176,29 @@ static ulyxResult_t memFree(ulyxTransport* transport, void* data) {
 }
 
 /* Arenas are equal on all ranks, so all find alike whether the present one is enough. */
+/* Graphs have the arena's address. Ranks find out together, so that none is left waiting for the others' arenas. */
+static ulyxResult_t checkNoGraph(ulyxGpu* self) {
+  int64_t* held = NULL;
+  ULYX_TRY(ulyxNcclWorldGatherWord(&self->world, ulyxGraphsCount(self->graphs), &held));
+  ulyxResult_t result = ulyxSuccess;
+  for (int rank = 0; result == ulyxSuccess && rank < self->world.nRanks; ++rank) {
+    if (held[rank] == 0) continue;
+    result = ulyxFail(ulyxInvalidUsage,
+                      "the arena cannot grow: captured graphs still hold %lld exchanges of rank %d's runtime; destroy "
+                      "them, and what was instantiated from them, or reserve before capturing",
+                      (long long)held[rank], rank);
+  }
+  free(held);
+  return result;
+}
+
 static ulyxResult_t reserveOnDevice(ulyxGpu* self, int64_t bytes) {
   int64_t largest = 0;
   ulyxArena* arena = NULL;
   ULYX_TRY(ulyxGuardFound(&self->world.guard));
   ULYX_TRY(ulyxNcclWorldLargest(&self->world, bytes, &largest));
   if (self->arena != NULL && self->arena->bytes >= largest) return ulyxSuccess;
+  if (self->arena != NULL) ULYX_TRY(checkNoGraph(self));
   ULYX_TRY(ULYX_CUDA(drain(self)));
   ULYX_TRY(ulyxArenaCreate(&self->world, &self->windows, largest, &arena));
   if (self->windows.reachable && arena->number == ULYX_NO_WINDOW) { /* on every rank alike */

@@ -115,6 +115,13 @@ static ulyxResult_t speak(const ulyxMeetings* meetings, const ulyxReport* report
     case ulyxFoundAborted:
       return ulyxFail(ulyxRemoteError, "rank %u gave up at exchange %" PRIu64 "; destroy the runtime", report->peer,
                       report->epoch);
+    case ulyxFoundOverlap:
+      return ulyxFail(
+          ulyxInvalidUsage,
+          "exchange %" PRIu64
+          " began while another of this runtime (rank %u) was running: a graph replayed on one stream beside "
+          "an exchange or a graph on another; order them by events; destroy the runtime",
+          report->epoch, report->peer);
   }
   return ulyxSuccess;
 }

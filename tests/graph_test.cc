@@ -6,8 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <future>
 #include <memory>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "support/exchange_check.h"
@@ -130,6 +132,49 @@ TEST_P(Graph, ThatIsAliveKeepsItsRuntimeAndADestroyedOneLetsItGo) {
       Cuda(cudaGraphExecDestroy(graph));
     });
     session.Destroy();
+  }
+}
+
+// Rank 0's replay on one stream waits for the others; one on a second stream begins meanwhile.
+TEST_P(Graph, ReplayedOnTwoStreamsAtOnceIsFoundAndToldToAllRanks) {
+  ULYX_SKIP_BELOW(Gpus(), GetParam());
+  const int nRanks = GetParam();
+  if (nRanks == 1) GTEST_SKIP() << "one rank waits for nobody";
+  for (const World* world : Worlds()) {
+    if (world->Transport() != ulyxTransportDirect && world->Transport() != ulyxTransportCopyEngine) continue;
+    SCOPED_TRACE(world->Name());
+    Session session(*world, nRanks);
+    const Shape shape(40 * nRanks, 2 * nRanks, 64);
+    const Oracle oracle(shape.c, nRanks, TestSeed());
+    std::promise<void> found;
+    const std::shared_future<void> isFound = found.get_future().share();
+    session.Run([&](int rank) {
+      const ulyxRuntime_t runtime = session.Runtime(rank);
+      const ulyxPlan_t plan = MakePlan(session, shape.c, rank);
+      const RankTensors tensors(session, oracle, rank, Symmetric);
+      world->Use(rank);
+      const cudaStream_t stream = session.Stream(rank);
+      cudaStream_t second = nullptr;
+      Cuda(cudaStreamCreateWithFlags(&second, cudaStreamNonBlocking));
+      const cudaGraphExec_t one = Capture(stream, [&] { Exchange(session, plan, tensors, rank); });
+      const cudaGraphExec_t other = Capture(stream, [&] { Exchange(session, plan, tensors, rank); });
+      if (rank > 0) isFound.wait_for(std::chrono::seconds(20));
+      Cuda(cudaGraphLaunch(one, stream));
+      if (rank == 0) {
+        Cuda(cudaGraphLaunch(other, second));
+        Cuda(cudaStreamSynchronize(second));
+        found.set_value();
+      }
+      Cuda(cudaStreamSynchronize(stream));
+      ulyxResult_t result = ulyxSuccess;
+      MUST(ulyxRuntimeGetAsyncError(runtime, &result));
+      EXPECT_EQ(result, rank == 0 ? ulyxInvalidUsage : ulyxRemoteError) << ulyxGetLastError(runtime);
+      const std::string said = ulyxGetLastError(runtime);
+      EXPECT_NE(said.find(rank == 0 ? "while another" : "rank 0 gave up"), std::string::npos) << said;
+      Cuda(cudaGraphExecDestroy(one));
+      Cuda(cudaGraphExecDestroy(other));
+      Cuda(cudaStreamDestroy(second));
+    });
   }
 }
 

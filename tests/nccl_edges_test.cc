@@ -56,6 +56,33 @@ TEST(NcclEdges, ARuntimeOutlivesTheGraphsThatHoldItsExchanges) {
   }
 }
 
+// Rank 1's graph alone has the address of its arena; nobody's may move.
+TEST(NcclEdges, TheArenaDoesNotGrowUnderAGraphOfAnyRank) {
+  for (const World* world : Worlds()) {
+    SCOPED_TRACE(world->Name());
+    Session session(*world, 2);
+    const Shape shape(9, 6, 8);
+    const Oracle oracle(shape.c, 2, TestSeed());
+    session.Run([&](int rank) {
+      const ulyxRuntime_t runtime = session.Runtime(rank);
+      const ulyxPlan_t plan = MakePlan(session, shape.c, rank);
+      const RankTensors tensors(session, oracle, rank, Ordinary);
+      ulyxRuntimeInfo_t before = ULYX_RUNTIME_INFO_INITIALIZER, after = ULYX_RUNTIME_INFO_INITIALIZER;
+      MUST(ulyxRuntimeGetInfo(runtime, &before));
+      if (rank == 1) fakeSetCapturing(session.Stream(rank), 1);  // its graph is there as long as the capture lasts
+      Exchange(session, plan, tensors, rank);
+      EXPECT_TRUE(Refused(ulyxRuntimeReserve(runtime, 64 << 20), ulyxInvalidUsage,
+                          {"cannot grow", "2 exchanges of rank 1", "reserve before capturing"}));
+      MUST(ulyxRuntimeReserve(runtime, before.arenaBytes));
+      MUST(ulyxRuntimeGetInfo(runtime, &after));
+      EXPECT_EQ(after.arenaBytes, before.arenaBytes);
+      if (rank == 1) fakeSetCapturing(session.Stream(rank), 0);
+      MUST(ulyxRuntimeReserve(runtime, 64 << 20));
+    });
+    session.Destroy();
+  }
+}
+
 TEST(NcclEdges, ReservingWhatIsThereAlreadyAllocatesNothing) {
   ulyxConfig_t config = ULYX_CONFIG_INITIALIZER;
   config.arenaBytes = 1 << 20;

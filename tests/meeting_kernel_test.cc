@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT
+//
+// The meeting kernel by itself, for two ranks that share one GPU: exchanges of a rank that follow each other, and two
+// that overlap, as graphs replayed on two streams at once do.
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+
+#include "exchange_layout.h"
+#include "kernels.h"
+#include "support/world.h"
+
+namespace ulyx_test {
+
+namespace {
+
+constexpr int kRanks = 2;
+constexpr uint64_t kTimeoutNs = 5000000000;  // longer than a test takes that is right
+
+struct Mailbox {
+  ulyxReport passing, final;
+  uint32_t abort;
+};
+
+class MeetingKernel : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const World& gpus = *Worlds().back();
+    ULYX_SKIP_BELOW(gpus, 1);
+    gpus.Use(0);
+    ASSERT_EQ(ulyxLoadExchange(), cudaSuccess);
+    ASSERT_EQ(cudaMalloc(reinterpret_cast<void**>(&records_), kRanks * sizeof(ulyxRecords)), cudaSuccess);
+    ASSERT_EQ(cudaMemset(records_, 0, kRanks * sizeof(ulyxRecords)), cudaSuccess);
+    ASSERT_EQ(cudaMalloc(reinterpret_cast<void**>(&state_), kRanks * sizeof(ulyxSyncState)), cudaSuccess);
+    ASSERT_EQ(cudaMemset(state_, 0, kRanks * sizeof(ulyxSyncState)), cudaSuccess);
+    const uint64_t windows[kRanks] = {reinterpret_cast<uint64_t>(records_), reinterpret_cast<uint64_t>(records_ + 1)};
+    ASSERT_EQ(cudaMalloc(reinterpret_cast<void**>(&windows_), sizeof windows), cudaSuccess);
+    ASSERT_EQ(cudaMemcpy(windows_, windows, sizeof windows, cudaMemcpyHostToDevice), cudaSuccess);
+    ASSERT_EQ(cudaMallocHost(reinterpret_cast<void**>(&mailbox_), kRanks * sizeof *mailbox_), cudaSuccess);
+    std::memset(mailbox_, 0, kRanks * sizeof *mailbox_);
+    for (cudaStream_t& stream : streams_) {
+      ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+    }
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  }
+
+  void TearDown() override {
+    if (records_ == nullptr) return;
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    for (const cudaStream_t stream : streams_) EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+    EXPECT_EQ(cudaFreeHost(mailbox_), cudaSuccess);
+    for (void* memory : {static_cast<void*>(records_), static_cast<void*>(state_), static_cast<void*>(windows_)}) {
+      EXPECT_EQ(cudaFree(memory), cudaSuccess);
+    }
+  }
+
+  void Launch(int rank, cudaStream_t stream) {
+    static ulyxExchangeBatch batch;  // too large for a stack
+    batch = {};
+    batch.meeting.windows = windows_;
+    batch.meeting.state = state_ + rank;
+    batch.meeting.passing = &mailbox_[rank].passing;
+    batch.meeting.final = &mailbox_[rank].final;
+    batch.meeting.abort = &mailbox_[rank].abort;
+    batch.meeting.signature = 77;
+    batch.meeting.timeoutNs = kTimeoutNs;
+    batch.meeting.rank = rank;
+    batch.meeting.nRanks = kRanks;
+    batch.meeting.enters = batch.meeting.leaves = 1;
+    EXPECT_EQ(ulyxLaunchExchange(&batch, 1, stream), cudaSuccess);
+  }
+
+  ulyxSyncState StateOf(int rank) const {
+    ulyxSyncState state = {};
+    EXPECT_EQ(cudaMemcpy(&state, state_ + rank, sizeof state, cudaMemcpyDeviceToHost), cudaSuccess);
+    return state;
+  }
+
+  ulyxRecords* records_ = nullptr;
+  ulyxSyncState* state_ = nullptr;
+  uint64_t* windows_ = nullptr;
+  Mailbox* mailbox_ = nullptr;
+  cudaStream_t streams_[3] = {};
+};
+
+}  // namespace
+
+TEST_F(MeetingKernel, LetsExchangesFollowEachOther) {
+  constexpr int kExchanges = 50;
+  for (int i = 0; i < kExchanges; i++) {
+    for (int rank = 0; rank < kRanks; rank++) Launch(rank, streams_[rank]);
+  }
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  for (int rank = 0; rank < kRanks; rank++) {
+    EXPECT_EQ(mailbox_[rank].final.kind, uint32_t{ulyxFoundNothing});
+    EXPECT_EQ(mailbox_[rank].passing.kind, uint32_t{ulyxFoundNothing});
+    const ulyxSyncState state = StateOf(rank);
+    EXPECT_EQ(state.epoch, uint64_t{kExchanges});
+    EXPECT_EQ(state.inside, 0u);
+    EXPECT_EQ(state.lost, 0u);
+  }
+}
+
+// Rank 0's first waits for rank 1, which does not come; its second begins beside it.
+TEST_F(MeetingKernel, FindsTwoExchangesOfARankThatOverlapLongBeforeTheDeadline) {
+  Launch(0, streams_[0]);
+  Launch(0, streams_[2]);
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_EQ(mailbox_[0].final.kind, uint32_t{ulyxFoundOverlap});
+  EXPECT_EQ(mailbox_[0].final.epoch, 1u);
+  EXPECT_EQ(mailbox_[0].final.peer, 0u);
+  EXPECT_EQ(StateOf(0).lost, 1u);
+  EXPECT_EQ(StateOf(0).voided, 1u);
+  // The peer that comes then is told.
+  Launch(1, streams_[1]);
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_EQ(mailbox_[1].final.kind, uint32_t{ulyxFoundAborted});
+  EXPECT_EQ(mailbox_[1].final.peer, 0u);
+}
+
+}  // namespace ulyx_test
