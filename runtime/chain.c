@@ -107,7 +107,7 @@ static ulyxResult_t list(const void* subject, int src, int dst, ulyxCopyList* co
 
 /* A rank receives from as many ranks as hand to it, and sends to as many as it hands to. */
 static ulyxPhaseFacts factsOf(const ulyxStateChainPlan* chain) {
-  ulyxPhaseFacts facts = {.rowBytes = ulyxMin64(chain->stateBytes, chain->matrixBytes)};
+  ulyxPhaseFacts facts = {.rowBytes = ulyxMin64(chain->stateBytes, chain->matrixBytes), .copiesPerPeer = 2};
   for (int rank = 0; rank < chain->nRanks; ++rank) {
     const ulyxChainLink* const link = &chain->links[rank];
     facts.remoteBytes = ulyxMax64(facts.remoteBytes, ulyxMax64(link->before, link->after) * hopBytes(chain));

@@ -79,7 +79,7 @@ ulyxResult_t ulyxSettingsResolve(const ulyxConfig_t* config, ulyxSettings* setti
   const Setting arena = {"arenaBytes", "ULYX_ARENA_BYTES", ULYX_UNDEF_INT64, 0, INT64_MAX / 2, 0};
   const Setting priority = {"streamPriority", "ULYX_STREAM_PRIORITY", ULYX_UNDEF_INT, -100, 100, 0};
   const Setting undisturbed = {"undisturbed", "ULYX_UNDISTURBED", ULYX_UNDEF_INT, 0, 1, 0};
-  const Setting streams = {"copyStreams", "ULYX_COPY_STREAMS", ULYX_UNDEF_INT, 0, INT_MAX, 0};
+  const Setting streams = {"copyStreams", "ULYX_COPY_STREAMS", ULYX_UNDEF_INT, 0, INT_MAX, 1};
   const Setting nvtx = {"", "ULYX_NVTX", ULYX_UNDEF_INT, 0, 1, 1};
   ulyxTransport_t transport = ulyxTransportAuto;
   int64_t agreePlans = 0, timeoutMs = 0, maxCtas = 0, arenaBytes = 0;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "cost.h"
 
-/* Bytes a microsecond and direction: by one copy engine, by the engines of several peers on one link, and by
- * multiprocessors' stores. */
-static const double engineRate = 393.5e3, sharedEngineRate = 364e3, storeRate = 363e3;
+/* Bytes a microsecond and direction: by one copy engine, and by multiprocessors' stores. */
+static const double engineRate = 393.5e3, storeRate = 363e3;
 
 /* One contiguous copy. */
 static const double limitUs = 2.5, limitRate = 391e3;
@@ -15,7 +14,10 @@ static const double meetingUs = 6.6, peerUs = 0.15;
 static const double fillUs = 4.0, fillBytes = 10e6;
 
 /* Engines begin and end; of the bytes multiprocessors store the first meanwhile, or all. */
-static const double engineUs = 28.0, allStoredUs = 15.0, headBytes = 2.5 * 1024 * 1024;
+static const double engineUs = 24.0, allStoredUs = 15.0, headBytes = 2.5 * 1024 * 1024;
+
+/* Engines serve peer after peer, and stand still between two copies and while they tell a peer. */
+static const double gapUs = 2.75, tellUs = 2.5;
 
 /* Engines slow down on rows shorter than this. */
 static const double engineRowBytes = 256;
@@ -50,7 +52,8 @@ static double copyEngineUs(const ulyxPhaseFacts* facts, int nRanks) {
   if (bytes <= headBytes) return allStoredUs + peersUs + bytes / storeRate * 16 / unitBytes(facts->rowBytes);
   const double shortRows = row < engineRowBytes ? engineRowBytes / (row + 1) : 1;
   const double slowdown = shortRows * enginesSlowdown(facts->writtenPitch);
-  return engineUs + peersUs + slowdown * (bytes - headBytes) / (nRanks > 2 ? sharedEngineRate : engineRate);
+  const double gapsUs = (nRanks - 1) * gapUs * (double)facts->copiesPerPeer + (nRanks - 2) * tellUs;
+  return engineUs + gapsUs + peersUs + slowdown * (bytes - headBytes) / engineRate;
 }
 
 ulyxCost ulyxCostOf(const ulyxPhaseFacts* facts, int nRanks) {

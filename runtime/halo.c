@@ -98,7 +98,7 @@ static ulyxResult_t listBackward(const void* subject, int src, int dst, ulyxCopy
 
 /* A rank receives its own halo and sends what it holds of the others'; backward the other way round. */
 static ulyxPhaseFacts factsOf(const ulyxHalo* halo) {
-  ulyxPhaseFacts facts = {.rowBytes = halo->rowBytes};
+  ulyxPhaseFacts facts = {.rowBytes = halo->rowBytes, .copiesPerPeer = 1};
   for (int rank = 0; rank < halo->nRanks; ++rank) {
     const int64_t received = ulyxRangeLength(halo->halos[rank]);
     int64_t sent = 0;

@@ -12,6 +12,7 @@
 typedef struct ulyxPhaseFacts {
   int64_t remoteBytes;               /* of the busiest rank's busier direction; -1: not known to all */
   int64_t rowBytes;                  /* the shortest row that crosses the wire */
+  int64_t copiesPerPeer;             /* about how many copies a rank makes to a peer */
   int64_t writtenPitch;              /* bytes from one row that peers write to the next; 0: they write densely */
   int64_t dstSpan[ULYX_MAX_BUFFERS]; /* the most bytes that any rank's output has, where peers write into it; 0: they
                                         write elsewhere; -1: not known to all */

@@ -219,10 +219,10 @@ static int64_t spanOf(int64_t rows, int64_t pitch, int64_t rowBytes) {
 /* Of an all-to-all a rank knows no more than its own row and column. */
 static ulyxPhaseFacts factsOf(const ulyxRows* rows) {
   if (rows->op == ulyxRowsAllToAll)
-    return (ulyxPhaseFacts){.remoteBytes = -1, .dstSpan = {-1}, .startsAreTheReceivers = true};
+    return (ulyxPhaseFacts){.remoteBytes = -1, .dstSpan = {-1}, .copiesPerPeer = 1, .startsAreTheReceivers = true};
   const bool gathers = rows->op == ulyxRowsAllGather;
   const bool dense = !gathers || rows->outPitch == rows->rowBytes; /* partial sums go to scratch */
-  ulyxPhaseFacts facts = {.rowBytes = rows->rowBytes, .writtenPitch = dense ? 0 : rows->outPitch};
+  ulyxPhaseFacts facts = {.rowBytes = rows->rowBytes, .copiesPerPeer = 1, .writtenPitch = dense ? 0 : rows->outPitch};
   const int64_t all = gathers ? ulyxRangeLength(rows->target) : rows->total;
   for (int rank = 0; rank < rows->nRanks; ++rank) {
     const int64_t own = ulyxRangeLength(gathers ? ownedTarget(rows, rank) : rows->ranges[rank]);

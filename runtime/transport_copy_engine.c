@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * One exchange by the copy engines. A one-block kernel meets the peers; then copies into their memory run on streams
- * of their own, one a peer, each ending with a copy of the epoch into the peer's record of this engine; beside them a
- * second kernel makes the rank's own copies, stores what the wire can carry until the engines have started, and waits
- * for the peers' stores and engines. So the wire is busy from the first meeting to the last.
+ * One exchange by the copy engines. A one-block kernel meets the peers; then copies into their memory run on a stream
+ * of their own, ending for each peer with a copy of the epoch into its record of this engine; beside them a second
+ * kernel makes the rank's own copies, stores what the wire can carry until the engines have started, and waits for the
+ * peers' stores and engines. So the wire is busy from the first meeting to the last.
+ *
+ * Peers are served one after the other, in order of their distance: equal parts go on in step, and at any time every
+ * rank writes to another. Engines that write to several peers at once share the wire far worse.
  *
  * The host computes the peers' addresses, so their outputs must lie where this rank's lie; the meeting checks that.
  *

@@ -19,6 +19,7 @@ ulyxPhaseFacts Bytes(int64_t remote, int64_t row = 4096) {
   ulyxPhaseFacts facts = {};
   facts.remoteBytes = remote;
   facts.rowBytes = row;
+  facts.copiesPerPeer = 1;
   facts.dstSpan[0] = remote;
   return facts;
 }
