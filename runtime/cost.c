@@ -14,10 +14,10 @@ static const double meetingUs = 6.6, peerUs = 0.15;
 static const double fillUs = 4.0, fillBytes = 10e6;
 
 /* Engines begin and end; of the bytes multiprocessors store the first meanwhile, or all. */
-static const double engineUs = 24.0, allStoredUs = 15.0, headBytes = 2.5 * 1024 * 1024;
+static const double engineUs = 25.5, allStoredUs = 15.0, headBytes = 2.5 * 1024 * 1024;
 
 /* Engines serve peer after peer, and stand still between two copies and while they tell a peer. */
-static const double gapUs = 2.75, tellUs = 2.5;
+static const double gapUs = 2.4, tellUs = 2.5;
 
 /* Engines slow down on rows shorter than this. */
 static const double engineRowBytes = 256;

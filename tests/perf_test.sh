@@ -214,7 +214,7 @@ check "compare on loopback: exit status 0" exits 0
 check "compare on loopback: says that its numbers mean nothing" out_has '^# .*its numbers mean nothing'
 check "compare on loopback: a row an operation and shape" rows_are 4
 check "compare on loopback: auto is loopback, the others are N/A" \
-  out_has '^  eager  *heads_to_seq  *17  *5  *8  *N/A  *N/A  *N/A  *N/A  *N/A  *[0-9.]*  *loopback  *N/A  *N/A  *N/A  *N/A$'
+  out_has '^  eager  *heads_to_seq  *17  *5  *8  *N/A  *N/A  *N/A  *N/A  *N/A  *N/A  *[0-9.]*  *loopback  *N/A  *N/A  *N/A  *N/A$'
 check "compare on loopback: says why direct is N/A" out_has '^# N/A: direct: .*for GPUs'
 check_json "compare on loopback: JSON has the rows" \
   'len(d["results"]) == 4 and all(r["via"] == "loopback" and r["ulyx_auto_us"] > 0 and r["ulyx_direct_us"] is None
@@ -244,7 +244,7 @@ case $via in
 esac
 echo '{"program": "x", "time": "y", "results": [{"tokens": '$tokens', "heads": '$heads', "head_dim": '$dim', '\
   '"size_bytes": 4096, "time_us": '$us', "time_min_us": 1, "wrong_bytes": '$wrong', "limit_us": 8, "via": "'$via'", '\
-  '"reason": "fast", "predicted_us": 12, "nccl_us": 9, "nccl3_us": null}], "failed": false}' >"$json"
+  '"reason": "fast", "predicted_us": 12, "nccl_us": 9, "nccl3_us": null, "nccl_all_to_all_us": 9.5}], "failed": false}' >"$json"
 [ "$wrong" -eq 0 ]
 END
 cat >"$scratch/fake/python3" <<'END'
@@ -259,7 +259,7 @@ cp "$scratch/fake/seq_to_heads_perf" "$scratch/fake/heads_to_seq_perf"
 compare --gpus 2 -o "$scratch/compare" "$scratch/fake"
 check "compare on two GPUs: exit status 0" exits 0
 check "compare on two GPUs: graphs and eager of five shapes and two operations" rows_are 20
-check "compare on two GPUs: every column of seq_to_heads" out_has "^  graph  *seq_to_heads  *512  *8  *64  *8.00  *9.00  *\
+check "compare on two GPUs: every column of seq_to_heads" out_has "^  graph  *seq_to_heads  *512  *8  *64  *8.00  *9.00  *9.50  *\
 20.00  *10.00  *N/A  *11.50  *direct  *1.438  *30.00  *40.00  *25.00\$"
 check "compare on two GPUs: eager rows have PyTorch's eager times" out_has ' eager .* 31.00  *41.00  *26.00$'
 check "compare on two GPUs: nothing tuned of heads_to_seq" out_has ' graph  *heads_to_seq .* 32.00  *N/A  *N/A$'
@@ -377,6 +377,14 @@ for shape_of in '512 8 64 7.8 6.9' '4096 24 128 61.6 29.1' '32760 12 128 218.7 8
   cp "$out" "$json"
   check_json "times of $1 tokens: as measured" \
     "abs(d[0]['direct_us'] / $4 - 1) < 0.1 and abs(d[1]['direct_us'] / $5 - 1) < 0.1" "$json"
+done
+# And on four, to which nothing was fitted.
+for shape_of in '4096 24 128 47.9' '32760 12 128 168.2' '75600 40 128 1220' '75601 41 128 1352'; do
+  # shellcheck disable=SC2086 # four words
+  set -- $shape_of
+  run ulyx_plan times --tokens "$1" --heads "$2" --head-dim "$3" --ranks 4 --json
+  cp "$out" "$json"
+  check_json "times of $1 tokens on four ranks: as measured" "abs(d[0]['direct_us'] / $4 - 1) < 0.1" "$json"
 done
 run ulyx_plan times --model flux1-dev-1024 --ranks 2 --json
 cp "$out" "$json"
