@@ -8,6 +8,9 @@
 
 enum {
   wordResult,
+  wordUntold, /* how many exchanges by nccl since the last agreement */
+  wordUntoldHash,
+  wordUntoldLast,
   wordArenaNeeded,
   wordArenaThere,
   wordOperation, /* the first eight characters of its name, and how long it is */
@@ -25,6 +28,9 @@ static void state(const ulyxTransport* transport, ulyxResult_t mine, const ulyxS
                   int64_t arenaNeeded, int64_t* words) {
   memset(words, 0, wordCount * sizeof *words);
   words[wordResult] = mine;
+  words[wordUntold] = transport->untold.count;
+  words[wordUntoldHash] = (int64_t)transport->untold.hash;
+  words[wordUntoldLast] = (int64_t)transport->untold.lastPlan;
   if (mine != ulyxSuccess && mine != ulyxArenaTooSmall) return;
   words[wordArenaNeeded] = arenaNeeded;
   words[wordArenaThere] = transport->arenaBytes;
@@ -32,6 +38,19 @@ static void state(const ulyxTransport* transport, ulyxResult_t mine, const ulyxS
   strncpy((char*)&words[wordOperation], statement->operation, sizeof words[wordOperation]);
   words[wordSignature] = (int64_t)statement->signature;
   for (int i = 0; i < statement->fieldCount; ++i) words[wordFields + i] = statement->fields[i].value;
+}
+
+static ulyxResult_t compareUntold(const ulyxTransport* transport, const int64_t* all) {
+  for (int rank = 1; rank < transport->nRanks; ++rank) {
+    const int64_t* const theirs = all + (int64_t)rank * wordCount;
+    if (theirs[wordUntold] == all[wordUntold] && theirs[wordUntoldHash] == all[wordUntoldHash]) continue;
+    return ulyxFail(
+        ulyxMismatch,
+        "since the last plan rank 0 has made %" PRId64 " exchanges by nccl, the last of plan %016" PRIx64
+        ", rank %d %" PRId64 " others or in another order, the last of plan %016" PRIx64 "; their outputs are void",
+        all[wordUntold], (uint64_t)all[wordUntoldLast], rank, theirs[wordUntold], (uint64_t)theirs[wordUntoldLast]);
+  }
+  return ulyxSuccess;
 }
 
 /* A rank that refused: the others learn whose refusal it is. A small arena comes first, since all can mend it. */
@@ -110,6 +129,8 @@ static ulyxResult_t agree(ulyxTransport* transport, ulyxResult_t mine, const uly
   char message[ULYX_MESSAGE_BYTES];
   strcpy(message, ulyxThreadMessage());
   ULYX_TRY(transport->ops->gather(transport, words, wordCount, all));
+  transport->untold = (ulyxUntold){0};
+  ULYX_TRY(compareUntold(transport, all));
   const ulyxResult_t result = compareResults(transport, mine, all);
   if (result != ulyxSuccess) {
     return result == mine && mine != ulyxArenaTooSmall ? ulyxFail(mine, "%s", message) : result;

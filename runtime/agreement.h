@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Before a plan exists, every rank states what it means to do, and all compare. A rank that refuses its own
- * shape takes part too, so that nobody waits for it. */
+ * shape takes part too, so that nobody waits for it. Ranks also compare which exchanges they have made by nccl, which
+ * moves bytes whoever's they are. */
 #ifndef ULYX_RUNTIME_AGREEMENT_H_
 #define ULYX_RUNTIME_AGREEMENT_H_
 

@@ -5,6 +5,7 @@
 
 #include "chain.h"
 #include "kernels.h"
+#include "statement.h"
 #include "sum.h"
 
 static int transportOf(const ulyxExchange* exchange) {
@@ -115,6 +116,12 @@ static ulyxResult_t follow(ulyxGpu* gpu, const ulyxExchange* exchange, bool byNc
   return result;
 }
 
+static void noteUntold(ulyxUntold* untold, const ulyxExchange* exchange) {
+  untold->hash = ulyxHashWord(untold->hash, (int64_t)exchange->signature);
+  untold->lastPlan = exchange->plan;
+  ++untold->count;
+}
+
 ulyxResult_t ulyxGpuRun(ulyxGpu* gpu, const ulyxExchange* exchange) {
   ulyxNcclWorld* const world = &gpu->world;
   bool captured = false;
@@ -131,6 +138,7 @@ ulyxResult_t ulyxGpuRun(ulyxGpu* gpu, const ulyxExchange* exchange) {
   ulyxResult_t result = enqueue(gpu, exchange, &halfWay);
   const bool byNccl = transportOf(exchange) == ulyxTransportNccl;
   if (!captured) {
+    if (byNccl) noteUntold(&gpu->base.untold, exchange);
     ulyxKeepFirst(&result, follow(gpu, exchange, byNccl, halfWay));
   } else if (byNccl) {
     ulyxGuardWasCaptured(&world->guard);

@@ -4,6 +4,8 @@
 // captured, and reserving what is there already.
 #include <gtest/gtest.h>
 
+#include <cstdio>
+
 #include "fake.h"
 #include "support/exchange_check.h"
 #include "support/shapes.h"
@@ -81,6 +83,34 @@ TEST(NcclEdges, TheArenaDoesNotGrowUnderAGraphOfAnyRank) {
     });
     session.Destroy();
   }
+}
+
+// As many bytes a pair by either plan: NCCL moves them whoever's they are.
+TEST(NcclEdges, ADifferentOrderOfExchangesIsToldToAllRanksByTheNextPlan) {
+  Session session(*Worlds().front(), 2);
+  const Shape wide(8, 4, 16), narrow(8, 8, 8);
+  const Oracle wideOracle(wide.c, 2, TestSeed()), narrowOracle(narrow.c, 2, TestSeed());
+  session.Run([&](int rank) {
+    const ulyxPlan_t plans[] = {MakePlan(session, wide.c, rank), MakePlan(session, narrow.c, rank)};
+    const RankTensors tensors[] = {{session, wideOracle, rank, Ordinary}, {session, narrowOracle, rank, Ordinary}};
+    const auto exchange = [&](int which) {
+      const ulyxQkv_t in = tensors[which].In(plans[which]), out = tensors[which].Out(plans[which]);
+      MUST(ulyxSeqToHeads(plans[which], &in, &out, session.Stream(rank)));
+    };
+    for (int i = 0; i < 3; i++) exchange(rank == i % 2 ? 0 : 1);
+    ulyxPlanInfo_t last = ULYX_PLAN_INFO_INITIALIZER;
+    MUST(ulyxPlanGetInfo(plans[1], &last));
+    char signature[32];
+    (void)std::snprintf(signature, sizeof signature, "%016llx", static_cast<unsigned long long>(last.signature));
+    ulyxPlan_t next = nullptr;
+    EXPECT_TRUE(Refused(ulyxPlanCreate(session.Runtime(rank), &wide.c, &next), ulyxMismatch,
+                        {"since the last plan", "rank 0 has made 3 exchanges", "rank 1 3 others", signature, "void"}));
+    EXPECT_EQ(next, nullptr);
+    // It passes with the telling.
+    exchange(0);
+    exchange(1);
+    EXPECT_EQ(ulyxPlanCreate(session.Runtime(rank), &wide.c, &next), ulyxSuccess) << ulyxGetLastError(nullptr);
+  });
 }
 
 TEST(NcclEdges, ReservingWhatIsThereAlreadyAllocatesNothing) {
