@@ -142,12 +142,15 @@ __global__ void __launch_bounds__(ULYX_COPY_THREADS, kBlocksPerSm)
   const ulyxMeeting& meeting = batch.meeting;
   if (loadState(meeting.state->lost)) return;
   const uint64_t epoch = loadState(meeting.state->epoch) + 1;
-  if (meeting.enters && blockIdx.x == 0) enter(meeting, batch.starts, batch.pairs, epoch);
+  const bool entersHere = meeting.enters && blockIdx.x == 0;
+  if (entersHere) enter(meeting, batch.starts, batch.pairs, epoch);
   if (threadIdx.x == 0) clear(&met);
   Held held;
   uint32_t turn = blockIdx.x;
   if (turn < batch.tiles) loadTile(batch, turn, &held);
+  const bool isSecond = entersHere && threadIdx.x == 0 && overlaps(meeting, epoch);
   __syncthreads();
+  if (isSecond) loseOverlapping(meeting, epoch);
   const bool agreed = meet(meeting, batch.pairs, epoch, &met, base);
   if (met.lost) return;
   if (agreed && turn < batch.tiles) {
@@ -168,7 +171,9 @@ __global__ void __maxnreg__(32) meetingKernel(const __grid_constant__ Batch<1> b
   const uint64_t epoch = loadState(meeting.state->epoch) + 1;
   if (meeting.enters) enter(meeting, batch.starts, batch.pairs, epoch);
   if (threadIdx.x == 0) clear(&met);
+  const bool isSecond = meeting.enters && threadIdx.x == 0 && overlaps(meeting, epoch);
   __syncthreads();
+  if (isSecond) loseOverlapping(meeting, epoch);
   (void)meet(meeting, batch.pairs, epoch, &met, nullptr);
   if (!met.lost && meeting.leaves) leave(meeting, epoch, &met);
 }

@@ -59,7 +59,7 @@ typedef struct ulyxSyncState {
   uint32_t lost;    /* 1: the world is lost; kernels return at once */
   uint32_t refused; /* 1: the running exchange met a mismatch; its later kernels make no copies */
   uint32_t voided;  /* 1: the last exchange that ended was refused, or the world is lost; what follows does nothing */
-  uint32_t inside;  /* 1: an exchange has begun and not ended; the next must not begin */
+  uint32_t inside;  /* 1: an exchange has begun and not ended; one that begins then loses the world */
 } ulyxSyncState;
 
 typedef enum {

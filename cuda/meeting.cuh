@@ -8,6 +8,11 @@
 // Records are reused every epoch without a race: a rank writes its next entry only after every peer's exit, and a peer
 // writes its exit only after all its blocks have read the entries.
 //
+// Exchanges of a rank follow each other. One that begins while another is inside has read that one's epoch, or an older
+// one, and would take the peers' records for its own: block 0 sees it by `inside`, which the first sets and the last
+// block of all clears behind the epoch, or by the epoch that has moved on. Both are lost then. It is a caller's error
+// that is found, not a lock: what begins in the instant in which another ends may be taken for its successor.
+//
 // Every wait ends: by its slot, by the timeout, by the abort word or by a peer that gave up. One block's threads look
 // at the abort word, which is in host memory, every 20 us that they wait; the others look at `lost`.
 #ifndef ULYX_MEETING_CUH_
@@ -116,9 +121,7 @@ __device__ inline bool await(const ulyxMeeting& meeting, const ulyxSlot* slot, u
 __device__ inline void enter(const ulyxMeeting& meeting, const uint64_t* starts, const uint64_t* pairs,
                              uint64_t epoch) {
   const int slots = (meeting.nRanks - 1) * ULYX_ENTRY_SLOTS;
-  uint32_t another = 0;
   if (threadIdx.x == 0) {
-    another = atomicExch(&meeting.state->inside, 1u);
     meeting.state->entered = epoch;
   }
   for (int i = static_cast<int>(threadIdx.x); i < slots; i += static_cast<int>(blockDim.x)) {
@@ -127,8 +130,21 @@ __device__ inline void enter(const ulyxMeeting& meeting, const uint64_t* starts,
     if (slot == 1 && value != ULYX_PLACE_NONE) value += starts[peer];
     storeSlot(&recordsOf(meeting, peer)->entry[meeting.rank].slot[slot], value, epoch);
   }
-  /* looked at behind the records, which do not wait for it: two that overlap are lost whatever the peers read */
-  if (another != 0) lose(meeting, epoch, ulyxFoundOverlap, static_cast<uint32_t>(meeting.rank));
+}
+
+// Of one thread, behind the records, which do not wait for it: whether another exchange of this rank is inside. Then
+// lose, once the whole block has entered.
+__device__ inline bool overlaps(const ulyxMeeting& meeting, uint64_t epoch) {
+  uint32_t another = 0;
+  asm volatile("atom.acquire.gpu.global.exch.b32 %0, [%1], 1;"
+               : "=r"(another)
+               : "l"(&meeting.state->inside)
+               : "memory");
+  return another != 0 || loadState(meeting.state->epoch) != epoch - 1;
+}
+
+__device__ inline void loseOverlapping(const ulyxMeeting& meeting, uint64_t epoch) {
+  lose(meeting, epoch, ulyxFoundOverlap, static_cast<uint32_t>(meeting.rank));
 }
 
 // What a block learns from the entry records, in shared memory.
@@ -197,7 +213,8 @@ __device__ inline bool meet(const ulyxMeeting& meeting, const uint64_t* pairs, u
 }
 
 // Thread 0 of the last block to come writes the exit records, which say whether this rank has refused: what it would
-// have sent to ranks that agree with it is missing there. True in the whole of that block.
+// have sent to ranks that agree with it is missing there. True in the whole of that block. A lost world's stay as they
+// are: they say so.
 __device__ inline bool finishLast(const ulyxMeeting& meeting, uint64_t epoch) {
   __shared__ bool isLast;
   __syncthreads();
@@ -207,7 +224,8 @@ __device__ inline bool finishLast(const ulyxMeeting& meeting, uint64_t epoch) {
     if (isLast) {
       __threadfence_system();
       const uint64_t refused = loadState(meeting.state->refused);
-      for (int distance = 1; distance < meeting.nRanks; ++distance) {
+      isLast = loadState(meeting.state->lost) == 0;
+      for (int distance = 1; isLast && distance < meeting.nRanks; ++distance) {
         ulyxRecords* const theirs = recordsOf(meeting, peerAt(meeting, distance));
         storeSlot(&theirs->exit[meeting.rank], refused, epoch);
         if (!meeting.engines) storeSlot(&theirs->engineExit[meeting.rank], 0, epoch);
@@ -238,11 +256,13 @@ __device__ inline void leave(const ulyxMeeting& meeting, uint64_t epoch, Met* me
   __syncthreads();
   if (threadIdx.x != 0 || met->lost) return;
   const bool refused = loadState(meeting.state->refused) != 0, refusedThere = met->mismatch != kNobody;
+  if (loadState(meeting.state->lost)) return;
   if (refusedThere && !refused) write(meeting.passing, epoch, ulyxFoundRefusal, met->mismatch, 0, 0);
   meeting.state->voided = refused || refusedThere ? 1 : 0;
   meeting.state->arrived = 0;
   meeting.state->refused = 0;
   meeting.state->epoch = epoch;
+  __threadfence();
   meeting.state->inside = 0;
 }
 

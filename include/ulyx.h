@@ -291,7 +291,7 @@ typedef struct ulyxConfig {
   int streamPriority; /* of the runtime's own streams, in CUDA's numbers: lower runs first. ULYX_STREAM_PRIORITY; 0 */
   int undisturbed;    /* 1: leave the multiprocessors to attention: auto takes copy_engine wherever it can, and that
                          moves own-rank copies by copy engine too, also where it is slower. ULYX_UNDISTURBED; 0 */
-  int copyStreams;    /* most streams that copy_engine copies on, 1: peer after peer, 0: one a peer. ULYX_COPY_STREAMS; 1 */
+  int copyStreams;    /* streams of copy_engine, 1: peer after peer, 0: one a peer. ULYX_COPY_STREAMS; 1 */
   int reserved;       /* 0 */
 } ulyxConfig_t;
 

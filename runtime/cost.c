@@ -16,8 +16,9 @@ static const double fillUs = 4.0, fillBytes = 10e6;
 /* Engines begin and end; of the bytes multiprocessors store the first meanwhile, or all. */
 static const double engineUs = 25.5, allStoredUs = 15.0, headBytes = 2.5 * 1024 * 1024;
 
-/* Engines serve peer after peer, and stand still between two copies and while they tell a peer. */
-static const double gapUs = 2.4, tellUs = 2.5;
+/* Engines serve peer after peer, and stand still between two copies and while they tell a peer. From the second peer on
+ * ranks are out of step, and a copy waits for another rank's. */
+static const double gapUs = 2.4, outOfStepUs = 5.0, tellUs = 2.5;
 
 /* Engines slow down on rows shorter than this. */
 static const double engineRowBytes = 256;
@@ -52,7 +53,8 @@ static double copyEngineUs(const ulyxPhaseFacts* facts, int nRanks) {
   if (bytes <= headBytes) return allStoredUs + peersUs + bytes / storeRate * 16 / unitBytes(facts->rowBytes);
   const double shortRows = row < engineRowBytes ? engineRowBytes / (row + 1) : 1;
   const double slowdown = shortRows * enginesSlowdown(facts->writtenPitch);
-  const double gapsUs = (nRanks - 1) * gapUs * (double)facts->copiesPerPeer + (nRanks - 2) * tellUs;
+  const double copies = (double)facts->copiesPerPeer;
+  const double gapsUs = gapUs * copies + (nRanks - 2) * (outOfStepUs * copies + tellUs);
   return engineUs + gapsUs + peersUs + slowdown * (bytes - headBytes) / engineRate;
 }
 

@@ -19,6 +19,9 @@
 /* Blocks of the exchange kernel on each multiprocessor: what it takes to fill NVLink. */
 #define DIRECT_CTAS_PER_SM 2
 
+/* How long CUDA may take to tell that a graph is gone. */
+#define GRAPH_PATIENCE_MS 200
+
 static ulyxResult_t run(ulyxTransport* transport, const ulyxExchange* exchange) {
   ulyxGpu* const self = (ulyxGpu*)transport;
   int previous = 0;
@@ -127,7 +130,7 @@ static cudaError_t drain(ulyxGpu* self) {
 }
 
 static ulyxResult_t checkUnused(ulyxTransport* transport) {
-  const int64_t held = ulyxGraphsCount(((ulyxGpu*)transport)->graphs);
+  const int64_t held = ulyxGraphsCount(((ulyxGpu*)transport)->graphs, GRAPH_PATIENCE_MS);
   if (held == 0) return ulyxSuccess;
   return ulyxFail(ulyxInvalidUsage,
                   "captured graphs still hold %lld exchanges of this runtime (rank %d); destroy them, and what was "
@@ -175,11 +178,11 @@ static ulyxResult_t memFree(ulyxTransport* transport, void* data) {
   return result;
 }
 
-/* Arenas are equal on all ranks, so all find alike whether the present one is enough. */
 /* Graphs have the arena's address. Ranks find out together, so that none is left waiting for the others' arenas. */
 static ulyxResult_t checkNoGraph(ulyxGpu* self) {
   int64_t* held = NULL;
-  ULYX_TRY(ulyxNcclWorldGatherWord(&self->world, ulyxGraphsCount(self->graphs), &held));
+  const int64_t patienceMs = ulyxMin64(GRAPH_PATIENCE_MS, self->meetings.timeoutMs / 2); /* the others wait */
+  ULYX_TRY(ulyxNcclWorldGatherWord(&self->world, ulyxGraphsCount(self->graphs, patienceMs), &held));
   ulyxResult_t result = ulyxSuccess;
   for (int rank = 0; result == ulyxSuccess && rank < self->world.nRanks; ++rank) {
     if (held[rank] == 0) continue;
@@ -192,6 +195,7 @@ static ulyxResult_t checkNoGraph(ulyxGpu* self) {
   return result;
 }
 
+/* Arenas are equal on all ranks, so all find alike whether the present one is enough. */
 static ulyxResult_t reserveOnDevice(ulyxGpu* self, int64_t bytes) {
   int64_t largest = 0;
   ulyxArena* arena = NULL;

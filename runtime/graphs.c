@@ -6,9 +6,6 @@
 
 #include "clock.h"
 
-/* How long CUDA may take to tell that a graph is gone. */
-#define PATIENCE_MS 200
-
 struct ulyxGraphs {
   atomic_int_fast64_t shares; /* the runtime's, and one an exchange in a graph */
 };
@@ -54,9 +51,9 @@ int64_t ulyxGraphsHeld(ulyxGraphs* graphs) {
   return atomic_load(&graphs->shares) - 1;
 }
 
-int64_t ulyxGraphsCount(ulyxGraphs* graphs) {
+int64_t ulyxGraphsCount(ulyxGraphs* graphs, int64_t patienceMs) {
   int64_t held = ulyxGraphsHeld(graphs);
-  for (int ms = 0; held > 0 && ms < PATIENCE_MS; ++ms) {
+  for (int64_t ms = 0; held > 0 && ms < patienceMs; ++ms) {
     ulyxSleepUs(1000);
     held = ulyxGraphsHeld(graphs);
   }

@@ -22,7 +22,7 @@ ulyxResult_t ulyxGraphsHold(ulyxGraphs* graphs, cudaStream_t stream);
 
 /* Exchanges in graphs that are still there, as far as CUDA has told. Any thread. */
 int64_t ulyxGraphsHeld(ulyxGraphs* graphs);
-/* The same, after a moment for CUDA to tell: it does so behind the caller's back. */
-int64_t ulyxGraphsCount(ulyxGraphs* graphs);
+/* The same, after a moment of at most so long for CUDA to tell: it does so behind the caller's back. */
+int64_t ulyxGraphsCount(ulyxGraphs* graphs, int64_t patienceMs);
 
 #endif /* ULYX_RUNTIME_GRAPHS_H_ */

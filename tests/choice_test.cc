@@ -108,6 +108,30 @@ TEST(Choice, PredictsMoreTimeForMoreBytes) {
   }
 }
 
+TEST(Choice, PredictsMoreTimeOfEnginesForMoreCopiesAndMorePeers) {
+  double last = 0;
+  for (const int nRanks : {2, 3, 8, 64}) {
+    ulyxPhaseFacts facts = Bytes(100 << 20);
+    const double one = ulyxCostOf(&facts, nRanks).copyEngine;
+    facts.copiesPerPeer = 3;
+    EXPECT_GT(ulyxCostOf(&facts, nRanks).copyEngine, one);
+    EXPECT_GT(one, last);
+    last = one;
+  }
+}
+
+TEST(Facts, CountThreeTensorsAsThreeCopiesAPeerAndPackedOnesAsOne) {
+  for (const bool packed : {false, true}) {
+    Shape shape(100, 8, 16);
+    shape.c.packedIn = shape.c.packedOut = packed;
+    ulyxGeometry geometry = {};
+    MUST(ulyxGeometryResolve(&shape.c, 2, &geometry));
+    EXPECT_EQ(ulyxExchangeFacts(&geometry, &ulyxOperations[ulyxOpSeqToHeads]).copiesPerPeer, packed ? 1 : 3);
+    EXPECT_EQ(ulyxExchangeFacts(&geometry, &ulyxOperations[ulyxOpHeadsToSeq]).copiesPerPeer, 1);
+    ulyxGeometryFree(&geometry);
+  }
+}
+
 TEST(Facts, OfExchangesAreTheBusiestRanksBytesAndTheLargestOutputs) {
   const uint64_t seed = TestSeed();
   for (int i = 0; i < TestShapes(200); i++) {

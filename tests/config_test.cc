@@ -63,6 +63,7 @@ TEST_F(Config, OfNothingIsTheDefaults) {
     EXPECT_EQ(settings.timeoutMs, 60000);
     EXPECT_EQ(settings.maxCtas, 0);
     EXPECT_EQ(settings.arenaBytes, 0);
+    EXPECT_EQ(settings.copyStreams, 1);
   }
 }
 

@@ -301,6 +301,22 @@ TEST_P(Exchanges, OfOneRankMayReadAndWriteTheVerySameTensors) {
   });
 }
 
+// More streams than peers, fewer, one a peer: each peer's copies end with what tells it, wherever they run.
+TEST_P(Exchanges, ByEnginesAreExactOnAnyNumberOfStreams) {
+  if (GetParam()->Transport() != ulyxTransportCopyEngine) GTEST_SKIP() << "no engines";
+  if (GetParam()->KeepsOneSession()) GTEST_SKIP() << "ranks that share a GPU share its queues";
+  const int nRanks = std::min(GetParam()->MaxRanks(), 4);
+  ULYX_SKIP_BELOW(*GetParam(), 2);
+  const Shape shape = Shape(40 * nRanks + 3, 3 * nRanks - 1, 16);
+  for (const int streams : {0, 2, 9}) {
+    SCOPED_TRACE(std::to_string(streams) + " streams");
+    ulyxConfig_t config = ULYX_CONFIG_INITIALIZER;
+    config.copyStreams = streams;
+    const Session session(*GetParam(), nRanks, &config);
+    CheckExchanges(session, shape.c, TestSeed(), Symmetric);
+  }
+}
+
 TEST_P(Exchanges, OfAsManyRanksAsFitAreExact) {
   ULYX_SKIP_BELOW(*GetParam(), 2);
   const int nRanks = std::min(GetParam()->MaxRanks(), 64);

@@ -28,7 +28,16 @@ gpus=$(echo "$devices" | tr ',' '\n' | grep -c .)
 device() { echo "$devices" | cut -d, -f$(($1 + 1)); }
 [ "$gpus" -ge 2 ] || { echo "error: two GPUs are needed, $gpus found" >&2 && exit 1; }
 
-trap 'trap - INT TERM; kill 0' INT TERM # and nothing that was started runs on
+# Nothing that was started runs on. What is in front is waited for by `await`, since a trap interrupts waits alone.
+stop() ( for child in $(pgrep -P "$1"); do
+  stop "$child"
+  kill "$child" 2>/dev/null
+done )
+trap 'trap - INT TERM; stop $$; exit 130' INT TERM
+await() {
+  "$@" &
+  wait $!
+}
 
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
 if ! { cmake --preset cuda -DCMAKE_CUDA_ARCHITECTURES=native >"$logs/configure.log" 2>&1 &&
@@ -92,7 +101,7 @@ measure() {
   echo "== $*"
   program=$1
   shift
-  timeout 120 "build/cuda/perf/$program" -g "$gpus" "$@" >"$logs/measured.log" 2>&1 || failed=1
+  await timeout 120 "build/cuda/perf/$program" -g "$gpus" "$@" >"$logs/measured.log" 2>&1 || failed=1
   cat "$logs/measured.log" >>"$logs/perf.log"
   rows "$logs/measured.log"
 }
@@ -109,17 +118,18 @@ run_tables() {
   for program in all_gather_rows_perf reduce_scatter_rows_perf all_to_all_rows_perf; do
     measure $program -b 75600 --row-elements 1280 -G 20 --baseline 1
   done
-  measure all_gather_rows_perf --counts 50001,25599 --row-elements 1280 -G 20 --baseline 1
+  [ "$gpus" -ne 2 ] || measure all_gather_rows_perf --counts 50001,25599 --row-elements 1280 -G 20 --baseline 1
   measure conv_halo_perf -b 75600 --row-elements 4096 --conv-kernel 4 -G 20 --baseline 1
   measure state_chain_perf -b 75600 --heads 16 --key-dim 128 --value-dim 128 -G 20
   if [ "$gpus" -eq 2 ] && python3 -c 'import torch' 2>/dev/null; then # its rows are those of two ranks
-    python3 perf/peers_pytorch.py --rows 2>&1 | tee "$logs/peers.log"
+    await python3 perf/peers_pytorch.py --rows >"$logs/peers.log" 2>&1 || failed=1
+    cat "$logs/peers.log"
   fi
 }
 
 run_compare() {
-  sh perf/compare.sh -o "$logs" --gpus "$gpus" build/cuda/perf || failed=1
-  sh perf/compare.sh -o "$logs" --gpus "$gpus" --sweep build/cuda/perf || failed=1
+  await sh perf/compare.sh -o "$logs" --gpus "$gpus" build/cuda/perf || failed=1
+  await sh perf/compare.sh -o "$logs" --gpus "$gpus" --sweep build/cuda/perf || failed=1
 }
 
 run_models() {
@@ -132,10 +142,10 @@ run_models() {
 
 run_soak() {
   for transport in direct copy_engine; do
-    build/cuda/perf/soak -g "$gpus" --transport $transport || failed=1
-    build/cuda/perf/soak -g "$gpus" --transport $transport --skew-us 100 || failed=1
+    await timeout 200 build/cuda/perf/soak -g "$gpus" --transport $transport || failed=1
+    await timeout 200 build/cuda/perf/soak -g "$gpus" --transport $transport --skew-us 100 || failed=1
   done
-  build/cuda/perf/beside_perf -g "$gpus" || failed=1
+  await timeout 200 build/cuda/perf/beside_perf -g "$gpus" || failed=1
 }
 
 # Sixteen trials at once: each mostly waits for its deadline. One transport on every two GPUs.
@@ -196,10 +206,11 @@ run_network() {
 
 run_python() {
   library=$PWD/build/cuda/libulyx.so
-  sh tests/python_test.sh "$library" "$PWD" >"$logs/python.log" 2>&1
+  await sh tests/python_test.sh "$library" "$PWD" >"$logs/python.log" 2>&1
   case $? in 0 | 77) ;; *) failed=1 ;; esac
   tail -n 3 "$logs/python.log"
-  ULYX_LIBRARY=$library torchrun --nproc-per-node "$gpus" docs/examples/python/sequence_parallel_check.py \
+  export ULYX_LIBRARY="$library"
+  await torchrun --nproc-per-node "$gpus" docs/examples/python/sequence_parallel_check.py \
     >"$logs/torchrun.log" 2>&1 || failed=1
   tail -n 12 "$logs/torchrun.log"
 }

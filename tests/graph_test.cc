@@ -170,7 +170,8 @@ TEST_P(Graph, ReplayedOnTwoStreamsAtOnceIsFoundAndToldToAllRanks) {
       MUST(ulyxRuntimeGetAsyncError(runtime, &result));
       EXPECT_EQ(result, rank == 0 ? ulyxInvalidUsage : ulyxRemoteError) << ulyxGetLastError(runtime);
       const std::string said = ulyxGetLastError(runtime);
-      EXPECT_NE(said.find(rank == 0 ? "while another" : "rank 0 gave up"), std::string::npos) << said;
+      EXPECT_NE(said.find(rank == 0 ? "while another" : "gave up"), std::string::npos)
+          << said;  // rank 0 or who heard it
       Cuda(cudaGraphExecDestroy(one));
       Cuda(cudaGraphExecDestroy(other));
       Cuda(cudaStreamDestroy(second));

@@ -91,7 +91,9 @@ static bool await(const ulyxMeeting* meeting, const ulyxSlot* slot, uint64_t epo
   }
 }
 
-static void enter(const ulyxMeeting* meeting, const uint64_t* starts, const uint64_t* pairs, uint64_t epoch) {
+/* True: another exchange of this rank is inside. */
+static bool enter(const ulyxMeeting* meeting, const uint64_t* starts, const uint64_t* pairs, uint64_t epoch) {
+  const bool another = __atomic_exchange_n(&meeting->state->inside, 1, __ATOMIC_ACQ_REL) != 0;
   meeting->state->entered = epoch;
   for (int other = 0; other < meeting->nRanks; other++) {
     if (other == meeting->rank) continue;
@@ -102,6 +104,7 @@ static void enter(const ulyxMeeting* meeting, const uint64_t* starts, const uint
     }
     storeSlot(&record->slot[0], meeting->signature ^ pairs[other], epoch);
   }
+  return another;
 }
 
 typedef struct Met {
@@ -225,6 +228,7 @@ static void leave(const ulyxMeeting* meeting, uint64_t epoch) {
   setWord(&meeting->state->voided, refused || refusing >= 0 ? 1 : 0);
   setWord(&meeting->state->refused, 0);
   meeting->state->epoch = epoch;
+  setWord(&meeting->state->inside, 0);
 }
 
 static cudaError_t runKernel(const ulyxExchangeBatch* batch, int device) {
@@ -232,7 +236,10 @@ static cudaError_t runKernel(const ulyxExchangeBatch* batch, int device) {
   Met met = {.mismatch = -1, .misplaced = -1};
   if (isSet(&meeting->state->lost)) return cudaSuccess;
   const uint64_t epoch = meeting->state->epoch + 1;
-  if (meeting->enters) enter(meeting, batch->starts, batch->pairs, epoch);
+  if (meeting->enters && enter(meeting, batch->starts, batch->pairs, epoch)) {
+    lose(meeting, epoch, ulyxFoundOverlap, meeting->rank);
+    return cudaSuccess;
+  }
   meet(meeting, batch->pairs, epoch, &met);
   if (met.lost) return cudaSuccess;
   if (met.mismatch >= 0 || met.misplaced >= 0) {

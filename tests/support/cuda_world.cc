@@ -74,7 +74,6 @@ class CudaRanks : public World {
     if (config->transport == ULYX_UNDEF_INT) config->transport = transport_;
     if (config->maxCtas == ULYX_UNDEF_INT && kCtas > 0) config->maxCtas = kCtas;
     if (config->timeoutMs == ULYX_UNDEF_INT) config->timeoutMs = 20000;  // before the watchdog
-    if (config->copyStreams == ULYX_UNDEF_INT && kSharedDevice) config->copyStreams = 1;
   }
   int MaxRanks() const override { return kSharedDevice && devices_ > 0 ? kMostRanks : std::min(devices_, kMostRanks); }
   std::string Missing() const override { return missing_; }

@@ -10,6 +10,13 @@ void ulyxTestSetExchangesDone(ulyxRuntime_t rt, uint64_t done) {
   rt->flight.count = (int64_t)done;
 }
 
+bool ulyxTestBeginExchange(ulyxRuntime_t rt) {
+  ulyxGpu* const gpu = (ulyxGpu*)rt->transport;
+  if (gpu->meetings.state == NULL) return false;
+  gpu->meetings.state->inside = 1;
+  return true;
+}
+
 uint64_t ulyxTestExchangesDone(ulyxRuntime_t rt) {
   const ulyxGpu* const gpu = (const ulyxGpu*)rt->transport;
   return gpu->meetings.state != NULL ? gpu->meetings.state->epoch : (uint64_t)rt->flight.count;

@@ -5,6 +5,7 @@
 #ifndef ULYX_TESTS_SUPPORT_EPOCHS_H_
 #define ULYX_TESTS_SUPPORT_EPOCHS_H_
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "ulyx.h"
@@ -15,6 +16,9 @@ extern "C" {
 
 /* Between exchanges, on every rank alike: the next one is number `done` + 1, and nccl's guard counts from `done`. */
 void ulyxTestSetExchangesDone(ulyxRuntime_t rt, uint64_t done);
+
+/* As if an exchange of this rank had begun elsewhere and not ended. False: its transport would not see it. */
+bool ulyxTestBeginExchange(ulyxRuntime_t rt);
 
 /* Of the records by which ranks meet; nccl: of the guard. */
 uint64_t ulyxTestExchangesDone(ulyxRuntime_t rt);

@@ -13,6 +13,7 @@ extern "C" {
 #include "config.h"
 #include "copy.h"
 #include "copy_batch.h"
+#include "cost.h"
 #include "exchange.h"
 #include "geometry.h"
 #include "landing.h"

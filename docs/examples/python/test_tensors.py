@@ -181,6 +181,31 @@ NO_TENSORS = {
 }
 
 
+def test_plans_reserve_what_they_stage_where_they_are_asked_to(tally: Tally) -> None:
+    runtimes, reserved = ulyx.Runtime.create_local(2, config=QUICK), [[], []]
+    shape = {"tokens": 64, "heads": 4, "head_dim": 8}
+
+    def on_rank(runtime: ulyx.Runtime) -> None:
+        runtime.reserve = reserved[runtime.rank].append
+        ulyx.Plan(runtime, **shape)
+        ulyx.RowsPlan.reduce_scatter(runtime, 16, total=32, dtype="float32")
+        ulyx.Plan(runtime, reserve=True, **shape)
+        ulyx.RowsPlan.reduce_scatter(runtime, 16, total=32, dtype="float32", reserve=True)
+        ulyx.RowsPlan.all_gather(runtime, 16, total=32, reserve=True)
+        ulyx.RowsPlan.all_to_all(runtime, 16, [3, 3], [3, 3], reserve=True)
+        try:  # a rank that has no size reserves with the others and is refused with them
+            ulyx.Plan(runtime, reserve=True, tokens=-1, heads=4, head_dim=8)
+        except ulyx.Error:
+            pass
+
+    ulyx.run_local(runtimes, on_rank)
+    for rank, found in enumerate(reserved):
+        tally.equal(f"rank {rank}: a plan's arena", found[0], ulyx.shape_bytes(2, rank, **shape)["arena"])
+        tally.check(f"rank {rank}: an arena of summands", found[1] >= 16 * 16 * 4)
+        tally.equal(f"rank {rank}: once a plan that asks", len(found), 5)
+        tally.equal(f"rank {rank}: nothing for what has no size", found[-1], 0)
+
+
 def test_objects_that_are_no_tensors(tally: Tally) -> None:
     def main(runtime: ulyx.Runtime) -> None:
         plan, rows = ulyx.Plan(runtime, **SHAPE), ulyx.RowsPlan.all_gather(runtime, 6, total=5, dtype="float32")

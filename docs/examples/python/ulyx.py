@@ -1172,7 +1172,7 @@ class Plan(_PlanBase):
         **shape: Any,
     ) -> None:
         """Keywords are those of make_shape: numbers of the whole model, counts one a rank. reserve: the arena first
-        grows to what the plan stages, on all ranks together, which is refused while one has captured a graph."""
+        grows to what the plan stages, on all ranks together; it cannot while one of them has a captured graph."""
         super().__init__(runtime, dtype)
         c_shape = make_shape(runtime.n_ranks, dtype=dtype, strides=strides, library=runtime.library, **shape)
         handle, needed = c_void_p(), CShapeBytes()
