@@ -56,7 +56,9 @@ class MeetingKernel : public ::testing::Test {
     }
   }
 
-  void Launch(int rank, cudaStream_t stream) {
+  enum Half { kWhole, kEntering, kLeaving };
+
+  void Launch(int rank, cudaStream_t stream, uint64_t signature = 77, Half half = kWhole) {
     static ulyxExchangeBatch batch;  // too large for a stack
     batch = {};
     batch.meeting.windows = windows_;
@@ -64,11 +66,12 @@ class MeetingKernel : public ::testing::Test {
     batch.meeting.passing = &mailbox_[rank].passing;
     batch.meeting.final = &mailbox_[rank].final;
     batch.meeting.abort = &mailbox_[rank].abort;
-    batch.meeting.signature = 77;
+    batch.meeting.signature = signature;
     batch.meeting.timeoutNs = kTimeoutNs;
     batch.meeting.rank = rank;
     batch.meeting.nRanks = kRanks;
-    batch.meeting.enters = batch.meeting.leaves = 1;
+    batch.meeting.enters = half != kLeaving;
+    batch.meeting.leaves = half != kEntering;
     EXPECT_EQ(ulyxLaunchExchange(&batch, 1, stream), cudaSuccess);
   }
 
@@ -101,6 +104,40 @@ TEST_F(MeetingKernel, LetsExchangesFollowEachOther) {
     EXPECT_EQ(state.inside, 0u);
     EXPECT_EQ(state.lost, 0u);
   }
+}
+
+TEST_F(MeetingKernel, LetsAnExchangeFollowOneThatWasRefused) {
+  for (const uint64_t signatureOfOne : {78, 77}) {
+    Launch(0, streams_[0]);
+    Launch(1, streams_[1], signatureOfOne);
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    for (int rank = 0; rank < kRanks; rank++) {
+      const bool refused = signatureOfOne != 77;
+      EXPECT_EQ(mailbox_[rank].passing.kind, uint32_t{refused ? ulyxFoundMismatch : ulyxFoundNothing});
+      EXPECT_EQ(mailbox_[rank].final.kind, uint32_t{ulyxFoundNothing});
+      EXPECT_EQ(StateOf(rank).voided, refused ? 1u : 0u);
+      EXPECT_EQ(StateOf(rank).inside, 0u);
+      mailbox_[rank].passing.kind = ulyxFoundNothing;
+    }
+  }
+}
+
+// Rank 0's first has met rank 1 and waits for it to leave; its second begins beside it. Neither may look as if it had
+// ended well, to the host, to what follows on the stream, or to rank 1.
+TEST_F(MeetingKernel, LosesAnExchangeThatHasMetItsPeersToOneThatOverlapsIt) {
+  Launch(1, streams_[1], 77, kEntering);
+  Launch(0, streams_[0]);
+  ASSERT_EQ(cudaStreamSynchronize(streams_[1]), cudaSuccess);
+  Launch(0, streams_[2]);
+  ASSERT_EQ(cudaStreamSynchronize(streams_[2]), cudaSuccess);
+  ASSERT_EQ(cudaStreamSynchronize(streams_[0]), cudaSuccess);
+  EXPECT_EQ(mailbox_[0].final.kind, uint32_t{ulyxFoundOverlap});
+  EXPECT_EQ(StateOf(0).voided, 1u);
+  EXPECT_EQ(StateOf(0).epoch, 0u);
+  Launch(1, streams_[1], 77, kLeaving);
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_EQ(mailbox_[1].final.kind, uint32_t{ulyxFoundAborted});
+  EXPECT_EQ(StateOf(1).voided, 1u);
 }
 
 // Rank 0's first waits for rank 1, which does not come; its second begins beside it.
