@@ -10,6 +10,8 @@
 
 #include <stdint.h>
 
+#include "verdict_layout.h"
+
 /* A thread block owns one head's columns [16 b, 16 b + 16): columns never meet. */
 #define ULYX_CHAIN_COLUMNS 16
 #define ULYX_CHAIN_ROWS 16 /* threads are ROWS x COLUMNS */
@@ -31,7 +33,7 @@ typedef struct ulyxChainArgs {
   int32_t transposed; /* 1: M^T */
   int32_t startsHere;
   int32_t reserved;
-  const uint32_t* skip; /* device memory; not NULL and not 0 there: do nothing */
+  const ulyxVerdict* skip; /* device memory; not NULL, and lost or void: do nothing */
 } ulyxChainArgs;
 
 #endif /* ULYX_CHAIN_LAYOUT_H_ */

@@ -12,6 +12,8 @@
 
 #include <stdint.h>
 
+#include "verdict_layout.h"
+
 #define ULYX_COPY_THREADS 256
 #define ULYX_COPY_UNITS_PER_THREAD 4
 #define ULYX_COPY_TILE_UNITS (ULYX_COPY_THREADS * ULYX_COPY_UNITS_PER_THREAD)
@@ -38,12 +40,12 @@ typedef struct ulyxCopyDesc {
 #define ULYX_COPY_BATCH_SMALL 64
 #define ULYX_COPY_BATCH_LARGE 512
 
-#define ULYX_COPY_BATCH_FIELDS(n)                                                 \
-  uint32_t count;                                                                 \
-  uint32_t tiles;                                                                 \
-  uint32_t streaming; /* 1: loads and stores leave the L2 cache to others */      \
-  uint32_t reserved;                                                              \
-  const uint32_t* skip; /* device memory; not NULL and not 0 there: do nothing */ \
+#define ULYX_COPY_BATCH_FIELDS(n)                                                      \
+  uint32_t count;                                                                      \
+  uint32_t tiles;                                                                      \
+  uint32_t streaming; /* 1: loads and stores leave the L2 cache to others */           \
+  uint32_t reserved;                                                                   \
+  const ulyxVerdict* skip; /* device memory; not NULL, and lost or void: do nothing */ \
   ulyxCopyDesc desc[n]
 
 typedef struct ulyxCopyBatchSmall {

@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(ULYX_COPY_THREADS, kBlocksPerSm)
   __shared__ Met met;
   __shared__ uint64_t base[kBases];
   const ulyxMeeting& meeting = batch.meeting;
-  if (loadState(meeting.state->lost)) return;
+  if (loadState(meeting.state->verdict.lost)) return;
   const uint64_t epoch = loadState(meeting.state->epoch) + 1;
   const bool entersHere = meeting.enters && blockIdx.x == 0;
   if (entersHere) enter(meeting, batch.starts, batch.pairs, epoch);
@@ -148,9 +148,11 @@ __global__ void __launch_bounds__(ULYX_COPY_THREADS, kBlocksPerSm)
   Held held;
   uint32_t turn = blockIdx.x;
   if (turn < batch.tiles) loadTile(batch, turn, &held);
-  const bool isSecond = entersHere && threadIdx.x == 0 && overlaps(meeting, epoch);
-  __syncthreads();
-  if (isSecond) loseOverlapping(meeting, epoch);
+  if (entersHere) {
+    if (overlaps(meeting, epoch)) return;
+  } else {
+    __syncthreads();
+  }
   const bool agreed = meet(meeting, batch.pairs, epoch, &met, base);
   if (met.lost) return;
   if (agreed && turn < batch.tiles) {
@@ -167,13 +169,12 @@ __global__ void __launch_bounds__(ULYX_COPY_THREADS, kBlocksPerSm)
 __global__ void __maxnreg__(32) meetingKernel(const __grid_constant__ Batch<1> batch) {
   __shared__ Met met;
   const ulyxMeeting& meeting = batch.meeting;
-  if (loadState(meeting.state->lost)) return;
+  if (loadState(meeting.state->verdict.lost)) return;
   const uint64_t epoch = loadState(meeting.state->epoch) + 1;
   if (meeting.enters) enter(meeting, batch.starts, batch.pairs, epoch);
   if (threadIdx.x == 0) clear(&met);
-  const bool isSecond = meeting.enters && threadIdx.x == 0 && overlaps(meeting, epoch);
   __syncthreads();
-  if (isSecond) loseOverlapping(meeting, epoch);
+  if (meeting.enters && overlaps(meeting, epoch)) return;
   (void)meet(meeting, batch.pairs, epoch, &met, nullptr);
   if (!met.lost && meeting.leaves) leave(meeting, epoch, &met);
 }

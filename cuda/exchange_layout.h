@@ -53,13 +53,10 @@ static inline uint64_t ulyxPlaceMake(int window, uint64_t offset) {
 
 /* What a rank keeps from exchange to exchange, in its own device memory. */
 typedef struct ulyxSyncState {
-  uint64_t epoch;   /* of the last exchange that ended */
-  uint64_t entered; /* of the last that began: what engines copy into engineExit */
-  uint32_t arrived; /* blocks of the running kernel that have finished their copies */
-  uint32_t lost;    /* 1: the world is lost; kernels return at once */
-  uint32_t refused; /* 1: the running exchange met a mismatch; its later kernels make no copies */
-  uint32_t voided;  /* 1: the last exchange that ended was refused, or the world is lost; what follows does nothing */
-  uint32_t inside;  /* 1: an exchange has begun and not ended; one that begins then loses the world */
+  uint64_t epoch;      /* of the last exchange that ended */
+  uint64_t entered;    /* of the last that began: what engines copy into engineExit. Not `epoch`: one is inside */
+  uint32_t arrived;    /* blocks of the running kernel that have finished their copies */
+  ulyxVerdict verdict; /* of the last exchange */
 } ulyxSyncState;
 
 typedef enum {

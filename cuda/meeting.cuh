@@ -8,10 +8,11 @@
 // Records are reused every epoch without a race: a rank writes its next entry only after every peer's exit, and a peer
 // writes its exit only after all its blocks have read the entries.
 //
-// Exchanges of a rank follow each other. One that begins while another is inside has read that one's epoch, or an older
-// one, and would take the peers' records for its own: block 0 sees it by `inside`, which the first sets and the last
-// block of all clears behind the epoch, or by the epoch that has moved on. Both are lost then. It is a caller's error
-// that is found, not a lock: what begins in the instant in which another ends may be taken for its successor.
+// Exchanges of a rank follow each other. One that begins while another is inside has read that one's epoch and would
+// take the peers' records for its own. Block 0 finds that by `entered`: an exchange takes it from the epoch of the last
+// that ended to its own, and whoever finds it anywhere else was overtaken, or overtakes. The world is lost then. It is
+// a caller's error that is found, not a lock: the second's other blocks may have stored before block 0 knows, and a
+// peer may have taken the first for good by then, and learns by its next exchange that it was not.
 //
 // Every wait ends: by its slot, by the timeout, by the abort word or by a peer that gave up. One block's threads look
 // at the abort word, which is in host memory, every 20 us that they wait; the others look at `lost`.
@@ -72,8 +73,8 @@ __device__ inline void write(volatile ulyxReport* report, uint64_t epoch, ulyxFo
 
 // The world is lost: says so on the host, to this rank's other blocks and to the peers.
 __device__ inline void lose(const ulyxMeeting& meeting, uint64_t epoch, ulyxFound found, uint32_t peer) {
-  if (atomicExch(&meeting.state->lost, 1u) != 0) return;
-  meeting.state->voided = 1;
+  if (atomicExch(&meeting.state->verdict.lost, 1u) != 0) return;
+  meeting.state->verdict.voided = 1;
   write(meeting.final, epoch, found, peer, 0, 0);
   for (int distance = 1; distance < meeting.nRanks; ++distance) {
     ulyxRecords* const theirs = recordsOf(meeting, peerAt(meeting, distance));
@@ -102,7 +103,7 @@ __device__ inline bool await(const ulyxMeeting& meeting, const ulyxSlot* slot, u
         return false;
       }
     }
-    if (loadState(meeting.state->lost)) return false;
+    if (loadState(meeting.state->verdict.lost)) return false;
     const uint64_t atNs = nowNs();
     if (atNs - startNs > meeting.timeoutNs) {
       lose(meeting, epoch, ulyxFoundTimeout, peer);
@@ -121,9 +122,6 @@ __device__ inline bool await(const ulyxMeeting& meeting, const ulyxSlot* slot, u
 __device__ inline void enter(const ulyxMeeting& meeting, const uint64_t* starts, const uint64_t* pairs,
                              uint64_t epoch) {
   const int slots = (meeting.nRanks - 1) * ULYX_ENTRY_SLOTS;
-  if (threadIdx.x == 0) {
-    meeting.state->entered = epoch;
-  }
   for (int i = static_cast<int>(threadIdx.x); i < slots; i += static_cast<int>(blockDim.x)) {
     const int peer = peerAt(meeting, 1 + i / ULYX_ENTRY_SLOTS), slot = i % ULYX_ENTRY_SLOTS;
     uint64_t value = slot == 0 ? meeting.signature ^ pairs[peer] : meeting.places[slot - 1];
@@ -132,19 +130,15 @@ __device__ inline void enter(const ulyxMeeting& meeting, const uint64_t* starts,
   }
 }
 
-// Of one thread, behind the records, which do not wait for it: whether another exchange of this rank is inside. Then
-// lose, once the whole block has entered.
+// Of a block that has entered, instead of a barrier: whether another exchange of this rank is inside. The world is lost
+// then, behind the barrier, since no entry may follow the words that say so. The records do not wait for it.
 __device__ inline bool overlaps(const ulyxMeeting& meeting, uint64_t epoch) {
-  uint32_t another = 0;
-  asm volatile("atom.acquire.gpu.global.exch.b32 %0, [%1], 1;"
-               : "=r"(another)
-               : "l"(&meeting.state->inside)
-               : "memory");
-  return another != 0 || loadState(meeting.state->epoch) != epoch - 1;
-}
-
-__device__ inline void loseOverlapping(const ulyxMeeting& meeting, uint64_t epoch) {
-  lose(meeting, epoch, ulyxFoundOverlap, static_cast<uint32_t>(meeting.rank));
+  const unsigned long long last = epoch - 1;
+  const bool another =
+      threadIdx.x == 0 && atomicExch(reinterpret_cast<unsigned long long*>(&meeting.state->entered), last + 1) != last;
+  if (!__syncthreads_or(another)) return false;
+  if (another) lose(meeting, epoch, ulyxFoundOverlap, static_cast<uint32_t>(meeting.rank));
+  return true;
 }
 
 // What a block learns from the entry records, in shared memory.
@@ -173,8 +167,8 @@ __device__ inline void readSlot(const ulyxMeeting& meeting, const uint64_t* pair
 
 // The first block to find it says so.
 __device__ inline void refuse(const ulyxMeeting& meeting, uint64_t epoch, const Met& met) {
-  if (atomicExch(&meeting.state->refused, 1u) != 0) return;
-  meeting.state->voided = 1;
+  if (atomicExch(&meeting.state->verdict.refused, 1u) != 0) return;
+  meeting.state->verdict.voided = 1;
   const ulyxRecords* const mine = recordsOf(meeting, meeting.rank);
   if (met.mismatch != kNobody) {
     write(meeting.passing, epoch, ulyxFoundMismatch, met.mismatch, meeting.signature,
@@ -223,8 +217,8 @@ __device__ inline bool finishLast(const ulyxMeeting& meeting, uint64_t epoch) {
     isLast = atomicAdd(&meeting.state->arrived, 1u) == gridDim.x - 1;
     if (isLast) {
       __threadfence_system();
-      const uint64_t refused = loadState(meeting.state->refused);
-      isLast = loadState(meeting.state->lost) == 0;
+      const uint64_t refused = loadState(meeting.state->verdict.refused);
+      isLast = loadState(meeting.state->verdict.lost) == 0;
       for (int distance = 1; isLast && distance < meeting.nRanks; ++distance) {
         ulyxRecords* const theirs = recordsOf(meeting, peerAt(meeting, distance));
         storeSlot(&theirs->exit[meeting.rank], refused, epoch);
@@ -236,7 +230,7 @@ __device__ inline bool finishLast(const ulyxMeeting& meeting, uint64_t epoch) {
   return isLast;
 }
 
-// What follows the exchange on the stream finds in `voided` how it ended.
+// What follows the exchange on the stream finds in `verdict` how it ended.
 __device__ inline void leave(const ulyxMeeting& meeting, uint64_t epoch, Met* met) {
   if (!finishLast(meeting, epoch)) return;
   const ulyxRecords* const mine = recordsOf(meeting, meeting.rank);
@@ -255,15 +249,13 @@ __device__ inline void leave(const ulyxMeeting& meeting, uint64_t epoch, Met* me
   }
   __syncthreads();
   if (threadIdx.x != 0 || met->lost) return;
-  const bool refused = loadState(meeting.state->refused) != 0, refusedThere = met->mismatch != kNobody;
-  if (loadState(meeting.state->lost)) return;
+  const bool refused = loadState(meeting.state->verdict.refused) != 0, refusedThere = met->mismatch != kNobody;
+  if (loadState(meeting.state->verdict.lost)) return;
   if (refusedThere && !refused) write(meeting.passing, epoch, ulyxFoundRefusal, met->mismatch, 0, 0);
-  meeting.state->voided = refused || refusedThere ? 1 : 0;
+  meeting.state->verdict.voided = refused || refusedThere ? 1 : 0;
   meeting.state->arrived = 0;
-  meeting.state->refused = 0;
+  meeting.state->verdict.refused = 0;
   meeting.state->epoch = epoch;
-  __threadfence();
-  meeting.state->inside = 0;
 }
 
 }  // namespace ulyx

@@ -7,6 +7,8 @@
 
 #include <stdint.h>
 
+#include "verdict_layout.h"
+
 #define ULYX_SUM_THREADS 256
 #define ULYX_SUM_MAX_ADDENDS 512
 #define ULYX_SUM_FEW_ADDENDS 32
@@ -17,16 +19,16 @@ typedef struct ulyxSumAddend {
   int64_t firstRow, rowCount;
 } ulyxSumAddend;
 
-#define ULYX_SUM_FIELDS(n)                                                        \
-  unsigned char* dst;                                                             \
-  int64_t dstPitch;                                                               \
-  int64_t rows;                                                                   \
-  int64_t rowElements;                                                            \
-  int32_t type; /* ulyxDataType_t */                                              \
-  int32_t wide; /* 1: every address, pitch and row is a multiple of 16 bytes */   \
-  int32_t count;                                                                  \
-  int32_t reserved;                                                               \
-  const uint32_t* skip; /* device memory; not NULL and not 0 there: do nothing */ \
+#define ULYX_SUM_FIELDS(n)                                                             \
+  unsigned char* dst;                                                                  \
+  int64_t dstPitch;                                                                    \
+  int64_t rows;                                                                        \
+  int64_t rowElements;                                                                 \
+  int32_t type; /* ulyxDataType_t */                                                   \
+  int32_t wide; /* 1: every address, pitch and row is a multiple of 16 bytes */        \
+  int32_t count;                                                                       \
+  int32_t reserved;                                                                    \
+  const ulyxVerdict* skip; /* device memory; not NULL, and lost or void: do nothing */ \
   ulyxSumAddend addends[n]
 
 typedef struct ulyxSumBatch {

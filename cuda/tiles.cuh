@@ -6,9 +6,11 @@
 
 #include "copy_layout.h"
 
-// What follows an exchange that was refused or lost would read what never arrived.
-__device__ inline bool ulyxIsSkipped(const uint32_t* skip) {
-  return skip != nullptr && *const_cast<const volatile uint32_t*>(skip) != 0;
+__device__ inline bool ulyxIsSkipped(const ulyxVerdict* skip) {
+  if (skip == nullptr) return false;
+  const volatile ulyxVerdict* const verdict = skip;
+  const uint32_t lost = verdict->lost, voided = verdict->voided;
+  return (lost | voided) != 0;
 }
 
 // The last copy whose first tile is not after `tile`.

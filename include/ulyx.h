@@ -291,7 +291,7 @@ typedef struct ulyxConfig {
   int streamPriority; /* of the runtime's own streams, in CUDA's numbers: lower runs first. ULYX_STREAM_PRIORITY; 0 */
   int undisturbed;    /* 1: leave the multiprocessors to attention: auto takes copy_engine wherever it can, and that
                          moves own-rank copies by copy engine too, also where it is slower. ULYX_UNDISTURBED; 0 */
-  int copyStreams;    /* streams of copy_engine, 1: peer after peer, 0: one a peer. ULYX_COPY_STREAMS; 1 */
+  int copyStreams;    /* of copy_engine, which peers are dealt over; 0: one a peer. ULYX_COPY_STREAMS; 1 */
   int reserved;       /* 0 */
 } ulyxConfig_t;
 
@@ -365,8 +365,8 @@ ULYX_API ulyxResult_t ulyxRuntimeGetInfo(ulyxRuntime_t rt, ulyxRuntimeInfo_t* in
  * void. copy_engine cannot recall what was queued: the outputs are void, and where the ranks' outputs lay differently
  * so is other memory from ulyxMemAlloc. Told once, by this call or by the next exchange, which is enqueued all the same
  * so that the ranks stay in step.
- * ulyxTimeout, ulyxRemoteError: a rank did not come, or gave up. Told for ever, by exchanges too, which then do
- * nothing; destroy the runtime. Outputs of copy_engine are void, on the rank that did not come as well, and so is the
+ * ulyxTimeout, ulyxRemoteError: a rank did not come, gave up, or made two exchanges at once. Told for ever, by
+ * exchanges too, which then do nothing; destroy the runtime. Outputs of copy_engine are void, on the rank that did not come as well, and so is the
  * output of the exchange before, also where that had succeeded: engines of a rank that has given up still make what was
  * queued on them. */
 ULYX_API ulyxResult_t ulyxRuntimeGetAsyncError(ulyxRuntime_t rt, ulyxResult_t* error);

@@ -8,7 +8,8 @@
 
 enum {
   wordResult,
-  wordUntold, /* how many exchanges by nccl since the last agreement */
+  wordUntoldInGraphs, /* of exchanges by nccl since the last agreement */
+  wordUntold,
   wordUntoldHash,
   wordUntoldLast,
   wordArenaNeeded,
@@ -28,6 +29,7 @@ static void state(const ulyxTransport* transport, ulyxResult_t mine, const ulyxS
                   int64_t arenaNeeded, int64_t* words) {
   memset(words, 0, wordCount * sizeof *words);
   words[wordResult] = mine;
+  words[wordUntoldInGraphs] = transport->untold.inGraphs;
   words[wordUntold] = transport->untold.count;
   words[wordUntoldHash] = (int64_t)transport->untold.hash;
   words[wordUntoldLast] = (int64_t)transport->untold.lastPlan;
@@ -41,14 +43,24 @@ static void state(const ulyxTransport* transport, ulyxResult_t mine, const ulyxS
 }
 
 static ulyxResult_t compareUntold(const ulyxTransport* transport, const int64_t* all) {
+  for (int rank = 0; rank < transport->nRanks; ++rank) {
+    if (all[(int64_t)rank * wordCount + wordUntoldInGraphs] != 0) return ulyxSuccess;
+  }
   for (int rank = 1; rank < transport->nRanks; ++rank) {
     const int64_t* const theirs = all + (int64_t)rank * wordCount;
-    if (theirs[wordUntold] == all[wordUntold] && theirs[wordUntoldHash] == all[wordUntoldHash]) continue;
-    return ulyxFail(
-        ulyxMismatch,
-        "since the last plan rank 0 has made %" PRId64 " exchanges by nccl, the last of plan %016" PRIx64
-        ", rank %d %" PRId64 " others or in another order, the last of plan %016" PRIx64 "; their outputs are void",
-        all[wordUntold], (uint64_t)all[wordUntoldLast], rank, theirs[wordUntold], (uint64_t)theirs[wordUntoldLast]);
+    if (theirs[wordUntold] != all[wordUntold]) {
+      return ulyxFail(ulyxMismatch,
+                      "rank 0 has made %" PRId64 " exchanges by nccl since plans were last compared, rank %d %" PRId64
+                      "; their outputs are void",
+                      all[wordUntold], rank, theirs[wordUntold]);
+    }
+    if (theirs[wordUntoldHash] == all[wordUntoldHash]) continue;
+    return ulyxFail(ulyxMismatch,
+                    "the last %" PRId64
+                    " exchanges by nccl were not the same in the same order on rank 0, whose last was "
+                    "of plan %016" PRIx64 ", and rank %d, whose last was of plan %016" PRIx64
+                    "; their outputs are void",
+                    all[wordUntold], (uint64_t)all[wordUntoldLast], rank, (uint64_t)theirs[wordUntoldLast]);
   }
   return ulyxSuccess;
 }

@@ -37,6 +37,8 @@ ulyxChoice_t ulyxChoose(const ulyxWorldFacts* world, const ulyxPhaseFacts* phase
   if (phase->someDstEmpty) {
     return direct(cost.direct, "a rank without outputs cannot tell where the others have theirs");
   }
-  return cost.direct <= cost.copyEngine ? direct(cost.direct, "the fastest by the table of costs: few bytes")
-                                        : copyEngine(cost.copyEngine, "the fastest by the table of costs: many bytes");
+  /* beyond two ranks what engines take is not measured as well */
+  const double engines = world->nRanks > 2 ? cost.copyEngine * 1.03 : cost.copyEngine;
+  return cost.direct <= engines ? direct(cost.direct, "the fastest by the table of costs: few bytes")
+                                : copyEngine(cost.copyEngine, "the fastest by the table of costs: many bytes");
 }

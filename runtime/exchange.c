@@ -109,9 +109,10 @@ static int64_t writtenPitch(const ulyxGeometry* geometry, const ulyxOperation* o
 }
 
 ulyxPhaseFacts ulyxExchangeFacts(const ulyxGeometry* geometry, const ulyxOperation* operation) {
-  const bool isOneCopy = geometry->packed[operation->from] && geometry->packed[operation->to];
   ulyxPhaseFacts facts = {.rowBytes = INT64_MAX};
-  facts.copiesPerPeer = isOneCopy ? 1 : (int64_t)operation->lastRole - (int64_t)operation->firstRole + 1;
+  const int tensors = (int)operation->lastRole - (int)operation->firstRole + 1;
+  const bool inTwoParts = operation->to == ulyxSideSeq && geometry->replicatedTokens > 0; /* those come besides */
+  facts.copiesPerPeer = inTwoParts ? 2 * tensors : tensors;
   Shares all[ulyxRoleCount] = {{0, 0}};
   for (int i = operation->firstRole; i <= (int)operation->lastRole; ++i) {
     const ulyxRole role = (ulyxRole)i;

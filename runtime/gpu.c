@@ -181,7 +181,7 @@ static ulyxResult_t memFree(ulyxTransport* transport, void* data) {
 /* Graphs have the arena's address. Ranks find out together, so that none is left waiting for the others' arenas. */
 static ulyxResult_t checkNoGraph(ulyxGpu* self) {
   int64_t* held = NULL;
-  const int64_t patienceMs = ulyxMin64(GRAPH_PATIENCE_MS, self->meetings.timeoutMs / 2); /* the others wait */
+  const int64_t patienceMs = ulyxMin64(GRAPH_PATIENCE_MS, self->meetings.timeoutMs / 2 + 1); /* the others wait */
   ULYX_TRY(ulyxNcclWorldGatherWord(&self->world, ulyxGraphsCount(self->graphs, patienceMs), &held));
   ulyxResult_t result = ulyxSuccess;
   for (int rank = 0; result == ulyxSuccess && rank < self->world.nRanks; ++rank) {

@@ -7,7 +7,7 @@
 ulyxResult_t ulyxGpuFlush(ulyxGpu* gpu, int maxCtas, cudaStream_t stream) {
   const cudaError_t error = ulyxLaunchCopies(&gpu->batch, maxCtas, stream);
   const uint32_t streaming = gpu->batch.streaming;
-  const uint32_t* const skip = gpu->batch.skip;
+  const ulyxVerdict* const skip = gpu->batch.skip;
   ulyxCopyBatchReset(&gpu->batch);
   gpu->batch.streaming = streaming;
   gpu->batch.skip = skip;

@@ -48,7 +48,7 @@ void ulyxGpuWritePlaces(const ulyxOutputs* outputs, ulyxMeeting* meeting) {
 ulyxResult_t ulyxGpuBringHome(ulyxGpu* gpu, const ulyxExchange* exchange, const ulyxOutputs* outputs) {
   const ulyxPhase* const phase = exchange->phase;
   ulyxCopyBatchReset(&gpu->batch);
-  gpu->batch.skip = &gpu->meetings.state->voided;
+  gpu->batch.skip = &gpu->meetings.state->verdict;
   for (int64_t c = phase->recvStart[0]; c < phase->recvStart[phase->nRanks]; ++c) {
     const ulyxCopy* const copy = &phase->copies[c];
     const int buffer = copy->dstBuffer;

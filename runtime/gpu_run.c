@@ -13,8 +13,8 @@ static int transportOf(const ulyxExchange* exchange) {
 }
 
 /* What follows an exchange that devices may refuse; NULL: none can. */
-static const uint32_t* skipOf(const ulyxGpu* gpu, const ulyxExchange* exchange) {
-  return transportOf(exchange) == ulyxTransportNccl ? NULL : &gpu->meetings.state->voided;
+static const ulyxVerdict* skipOf(const ulyxGpu* gpu, const ulyxExchange* exchange) {
+  return transportOf(exchange) == ulyxTransportNccl ? NULL : &gpu->meetings.state->verdict;
 }
 
 static ulyxResult_t finishSum(ulyxGpu* gpu, const ulyxExchange* exchange) {
@@ -138,9 +138,10 @@ ulyxResult_t ulyxGpuRun(ulyxGpu* gpu, const ulyxExchange* exchange) {
   ulyxResult_t result = enqueue(gpu, exchange, &halfWay);
   const bool byNccl = transportOf(exchange) == ulyxTransportNccl;
   if (!captured) {
-    if (byNccl) noteUntold(&gpu->base.untold, exchange);
+    if (byNccl && !halfWay) noteUntold(&gpu->base.untold, exchange);
     ulyxKeepFirst(&result, follow(gpu, exchange, byNccl, halfWay));
   } else if (byNccl) {
+    gpu->base.untold.inGraphs = 1;
     ulyxGuardWasCaptured(&world->guard);
   }
   return result == ulyxSuccess && mismatched ? ulyxMeetingsPassing(&gpu->meetings) : result;

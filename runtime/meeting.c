@@ -9,9 +9,7 @@
 #define LONGEST_WAIT_MS 600000
 
 static ulyxResult_t createGivenUp(ulyxMeetings* meetings) {
-  _Static_assert(offsetof(ulyxSyncState, voided) - offsetof(ulyxSyncState, lost) == 2 * sizeof(uint32_t),
-                 "three words in a row");
-  ulyxGivenUp words = {.lostRefusedVoided = {1, 1, 1}};
+  ulyxGivenUp words = {.verdict = {.lost = 1, .refused = 1, .voided = 1}};
   for (size_t i = 0; i < sizeof words.entry.slot / sizeof *words.entry.slot; ++i) {
     words.entry.slot[i].epoch = ULYX_EPOCH_ABORTED;
   }
@@ -117,10 +115,10 @@ static ulyxResult_t speak(const ulyxMeetings* meetings, const ulyxReport* report
                       report->epoch);
     case ulyxFoundOverlap:
       return ulyxFail(
-          ulyxInvalidUsage,
+          ulyxRemoteError,
           "exchange %" PRIu64
-          " began while another of this runtime (rank %u) was running: a graph replayed on one stream beside "
-          "an exchange or a graph on another; order them by events; destroy the runtime",
+          " began while another of this runtime (rank %u) was running: a graph replayed beside an exchange or another "
+          "graph, or exchanges on two branches of one; order them by events; destroy the runtime",
           report->epoch, report->peer);
   }
   return ulyxSuccess;
@@ -175,8 +173,7 @@ static ulyxResult_t tellPeer(const ulyxMeetings* meetings, unsigned char* record
 ulyxResult_t ulyxMeetingsGiveUp(ulyxMeetings* meetings) {
   if (meetings->mailbox == NULL) return ulyxSuccess;
   __atomic_store_n(&meetings->mailbox->abort, 1, __ATOMIC_RELEASE);
-  return copyWords(meetings, &meetings->state->lost, meetings->givenUp->lostRefusedVoided,
-                   sizeof meetings->givenUp->lostRefusedVoided);
+  return copyWords(meetings, &meetings->state->verdict, &meetings->givenUp->verdict, sizeof(ulyxVerdict));
 }
 
 ulyxResult_t ulyxMeetingsTellPeers(ulyxMeetings* meetings, const ulyxWindows* windows, const ulyxNcclWorld* world) {

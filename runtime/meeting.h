@@ -19,7 +19,7 @@ typedef struct ulyxMailbox {
 /* The words of a rank that has given up. */
 typedef struct ulyxGivenUp {
   ulyxEntryRecord entry;
-  uint32_t lostRefusedVoided[3];
+  ulyxVerdict verdict;
 } ulyxGivenUp;
 
 typedef struct ulyxMeetings {

@@ -67,8 +67,9 @@ typedef struct ulyxTransportOps {
   ulyxResult_t (*destroy)(ulyxTransport* transport);
 } ulyxTransportOps;
 
-/* Exchanges of which nothing that moves says whose they are: those by nccl outside graphs, until ranks next agree. */
+/* Exchanges of which nothing that moves says whose they are: those by nccl, until ranks next agree. */
 typedef struct ulyxUntold {
+  int64_t inGraphs; /* 1: some were captured, and nobody knows how often they are replayed: nothing is compared */
   int64_t count;
   uint64_t hash;     /* of their signatures, in order */
   uint64_t lastPlan; /* its plan's signature */

@@ -120,15 +120,24 @@ TEST(Choice, PredictsMoreTimeOfEnginesForMoreCopiesAndMorePeers) {
   }
 }
 
-TEST(Facts, CountThreeTensorsAsThreeCopiesAPeerAndPackedOnesAsOne) {
+// What engines are said to make a peer is what the plan of a full rank lists.
+TEST(Facts, CountTheCopiesOfARankToAPeer) {
   for (const bool packed : {false, true}) {
-    Shape shape(100, 8, 16);
-    shape.c.packedIn = shape.c.packedOut = packed;
-    ulyxGeometry geometry = {};
-    MUST(ulyxGeometryResolve(&shape.c, 2, &geometry));
-    EXPECT_EQ(ulyxExchangeFacts(&geometry, &ulyxOperations[ulyxOpSeqToHeads]).copiesPerPeer, packed ? 1 : 3);
-    EXPECT_EQ(ulyxExchangeFacts(&geometry, &ulyxOperations[ulyxOpHeadsToSeq]).copiesPerPeer, 1);
-    ulyxGeometryFree(&geometry);
+    for (const int64_t replicated : {0, 5}) {
+      Shape shape(100, 8, 16);
+      shape.c.packedIn = shape.c.packedOut = packed;
+      shape.c.replicatedTokens = replicated;
+      ulyxGeometry geometry = {};
+      MUST(ulyxGeometryResolve(&shape.c, 2, &geometry));
+      for (int op = 0; op < ULYX_OP_COUNT; op++) {
+        ulyxPhase phase = {};
+        MUST(ulyxPhaseBuild(&geometry, ulyxOperations[op].list, 0, 2, &phase));
+        EXPECT_EQ(ulyxExchangeFacts(&geometry, &ulyxOperations[op]).copiesPerPeer,
+                  phase.sendStart[2] - phase.sendStart[1]);
+        ulyxPhaseFree(&phase);
+      }
+      ulyxGeometryFree(&geometry);
+    }
   }
 }
 

@@ -29,11 +29,15 @@ device() { echo "$devices" | cut -d, -f$(($1 + 1)); }
 [ "$gpus" -ge 2 ] || { echo "error: two GPUs are needed, $gpus found" >&2 && exit 1; }
 
 # Nothing that was started runs on. What is in front is waited for by `await`, since a trap interrupts waits alone.
-stop() ( for child in $(pgrep -P "$1"); do
-  stop "$child"
-  kill "$child" 2>/dev/null
-done )
-trap 'trap - INT TERM; stop $$; exit 130' INT TERM
+started() {
+  ps -e -o pid= -o ppid= | awk -v root=$$ '{ parent[$1] = $2 } END {
+    for (one in parent) {
+      for (at = parent[one]; at > 1 && at != root;) at = parent[at]
+      if (at == root) print one
+    }
+  }'
+}
+trap 'trap "" INT TERM; kill $(started) 2>/dev/null; exit 143' INT TERM
 await() {
   "$@" &
   wait $!
@@ -201,7 +205,8 @@ run_network() {
     done
     grep -h -o 'via NET/Socket' "$logs"/nccl.*.log | sort | uniq -c | grep . || failed=1
     exit $failed
-  ) || failed=1
+  ) &
+  wait $! || failed=1
 }
 
 run_python() {

@@ -101,8 +101,8 @@ TEST_F(MeetingKernel, LetsExchangesFollowEachOther) {
     EXPECT_EQ(mailbox_[rank].passing.kind, uint32_t{ulyxFoundNothing});
     const ulyxSyncState state = StateOf(rank);
     EXPECT_EQ(state.epoch, uint64_t{kExchanges});
-    EXPECT_EQ(state.inside, 0u);
-    EXPECT_EQ(state.lost, 0u);
+    EXPECT_EQ(state.entered, state.epoch);
+    EXPECT_EQ(state.verdict.lost, 0u);
   }
 }
 
@@ -115,8 +115,8 @@ TEST_F(MeetingKernel, LetsAnExchangeFollowOneThatWasRefused) {
       const bool refused = signatureOfOne != 77;
       EXPECT_EQ(mailbox_[rank].passing.kind, uint32_t{refused ? ulyxFoundMismatch : ulyxFoundNothing});
       EXPECT_EQ(mailbox_[rank].final.kind, uint32_t{ulyxFoundNothing});
-      EXPECT_EQ(StateOf(rank).voided, refused ? 1u : 0u);
-      EXPECT_EQ(StateOf(rank).inside, 0u);
+      EXPECT_EQ(StateOf(rank).verdict.voided, refused ? 1u : 0u);
+      EXPECT_EQ(StateOf(rank).entered, StateOf(rank).epoch);
       mailbox_[rank].passing.kind = ulyxFoundNothing;
     }
   }
@@ -132,12 +132,12 @@ TEST_F(MeetingKernel, LosesAnExchangeThatHasMetItsPeersToOneThatOverlapsIt) {
   ASSERT_EQ(cudaStreamSynchronize(streams_[2]), cudaSuccess);
   ASSERT_EQ(cudaStreamSynchronize(streams_[0]), cudaSuccess);
   EXPECT_EQ(mailbox_[0].final.kind, uint32_t{ulyxFoundOverlap});
-  EXPECT_EQ(StateOf(0).voided, 1u);
+  EXPECT_EQ(StateOf(0).verdict.voided, 1u);
   EXPECT_EQ(StateOf(0).epoch, 0u);
   Launch(1, streams_[1], 77, kLeaving);
   ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   EXPECT_EQ(mailbox_[1].final.kind, uint32_t{ulyxFoundAborted});
-  EXPECT_EQ(StateOf(1).voided, 1u);
+  EXPECT_EQ(StateOf(1).verdict.voided, 1u);
 }
 
 // Rank 0's first waits for rank 1, which does not come; its second begins beside it.
@@ -148,8 +148,8 @@ TEST_F(MeetingKernel, FindsTwoExchangesOfARankThatOverlapLongBeforeTheDeadline) 
   EXPECT_EQ(mailbox_[0].final.kind, uint32_t{ulyxFoundOverlap});
   EXPECT_EQ(mailbox_[0].final.epoch, 1u);
   EXPECT_EQ(mailbox_[0].final.peer, 0u);
-  EXPECT_EQ(StateOf(0).lost, 1u);
-  EXPECT_EQ(StateOf(0).voided, 1u);
+  EXPECT_EQ(StateOf(0).verdict.lost, 1u);
+  EXPECT_EQ(StateOf(0).verdict.voided, 1u);
   // The peer that comes then is told.
   Launch(1, streams_[1]);
   ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);

@@ -36,8 +36,8 @@
  *   - Time. A wait may time out at any moment, whether or not its peer is slow.
  *   - Width. Epochs are 64 bits, grow by one from 0 and are compared, never subtracted: no number below
  *     ULYX_EPOCH_ABORTED is special, not 2^31 and not 2^32. Here they are bytes.
- *   - Overlap. Exchanges of a rank follow each other here; `inside`, by which two that do not are found, and what a block
- *     then leaves undone (`lost` in finishLast and leave), are tested on a GPU (tests/meeting_kernel_test.cc).
+ *   - Overlap. Exchanges of a rank follow each other here; that two that do not are found by `entered`, and what a block
+ *     then leaves undone (`lost` in finishLast and leave), is tested on a GPU (tests/meeting_kernel_test.cc).
  *   - A second world. Records are allocated and cleared with a world and freed with it, and are no other world's: a
  *     restarted world is this model from its beginning.
  *   - Exchanges by NCCL in between, which touch none of this.

@@ -8,6 +8,7 @@
 #include <cuda_runtime_api.h>
 
 #include "fake_state.h"
+#include "verdict_layout.h"
 
 /* Success, cudaErrorCudartUnloading, or `whenStruck` if a test wants this call to fail. */
 cudaError_t fakeCudaEnter(const char* function, cudaError_t whenStruck);
@@ -92,5 +93,11 @@ cudaError_t fakeCaptureWaits(cudaStream_t stream, cudaEvent_t event);
 
 /* cudaSuccess, with the stream's device, or cudaErrorInvalidResourceHandle. */
 cudaError_t fakeStreamDevice(cudaStream_t stream, int* device);
+
+/* As ulyxIsSkipped; an abort writes it from another thread. */
+static inline bool fakeIsSkipped(const ulyxVerdict* skip) {
+  return skip != NULL &&
+         (__atomic_load_n(&skip->lost, __ATOMIC_RELAXED) | __atomic_load_n(&skip->voided, __ATOMIC_RELAXED)) != 0;
+}
 
 #endif /* ULYX_TESTS_SIM_FAKE_CUDA_H_ */

@@ -52,8 +52,8 @@ static bool isSet(const uint32_t* word) {
 }
 
 static void lose(const ulyxMeeting* meeting, uint64_t epoch, ulyxFound found, int peer) {
-  setWord(&meeting->state->lost, 1);
-  setWord(&meeting->state->voided, 1);
+  setWord(&meeting->state->verdict.lost, 1);
+  setWord(&meeting->state->verdict.voided, 1);
   writeReport(meeting->final, epoch, found, peer, 0, 0);
   for (int other = 0; other < meeting->nRanks; other++) {
     if (other == meeting->rank) continue;
@@ -93,8 +93,7 @@ static bool await(const ulyxMeeting* meeting, const ulyxSlot* slot, uint64_t epo
 
 /* True: another exchange of this rank is inside. */
 static bool enter(const ulyxMeeting* meeting, const uint64_t* starts, const uint64_t* pairs, uint64_t epoch) {
-  const bool another = __atomic_exchange_n(&meeting->state->inside, 1, __ATOMIC_ACQ_REL) != 0;
-  meeting->state->entered = epoch;
+  const bool another = __atomic_exchange_n(&meeting->state->entered, epoch, __ATOMIC_ACQ_REL) != epoch - 1;
   for (int other = 0; other < meeting->nRanks; other++) {
     if (other == meeting->rank) continue;
     ulyxEntryRecord* record = &recordsOf(meeting, other)->entry[meeting->rank];
@@ -140,10 +139,10 @@ static void meet(const ulyxMeeting* meeting, const uint64_t* pairs, uint64_t epo
 }
 
 static void refuse(const ulyxMeeting* meeting, uint64_t epoch, const Met* met) {
-  if (isSet(&meeting->state->refused)) return;
+  if (isSet(&meeting->state->verdict.refused)) return;
   const ulyxRecords* mine = recordsOf(meeting, meeting->rank);
-  setWord(&meeting->state->refused, 1);
-  setWord(&meeting->state->voided, 1);
+  setWord(&meeting->state->verdict.refused, 1);
+  setWord(&meeting->state->verdict.voided, 1);
   if (met->mismatch >= 0) {
     writeReport(meeting->passing, epoch, ulyxFoundMismatch, met->mismatch, meeting->signature,
                 loadSlot(&mine->entry[met->mismatch].slot[0]).value);
@@ -210,7 +209,7 @@ static bool makeCopies(const ulyxExchangeBatch* batch, const Met* met) {
 
 static void leave(const ulyxMeeting* meeting, uint64_t epoch) {
   const ulyxRecords* mine = recordsOf(meeting, meeting->rank);
-  const bool refused = isSet(&meeting->state->refused);
+  const bool refused = isSet(&meeting->state->verdict.refused);
   uint64_t value = 0, refusal = 0;
   int refusing = -1;
   for (int other = 0; other < meeting->nRanks; other++) {
@@ -225,16 +224,15 @@ static void leave(const ulyxMeeting* meeting, uint64_t epoch) {
     if (!await(meeting, &mine->engineExit[peer], epoch, peer, &value)) return;
   }
   if (refusing >= 0 && !refused) writeReport(meeting->passing, epoch, ulyxFoundRefusal, refusing, 0, 0);
-  setWord(&meeting->state->voided, refused || refusing >= 0 ? 1 : 0);
-  setWord(&meeting->state->refused, 0);
+  setWord(&meeting->state->verdict.voided, refused || refusing >= 0 ? 1 : 0);
+  setWord(&meeting->state->verdict.refused, 0);
   meeting->state->epoch = epoch;
-  setWord(&meeting->state->inside, 0);
 }
 
 static cudaError_t runKernel(const ulyxExchangeBatch* batch, int device) {
   const ulyxMeeting* meeting = &batch->meeting;
   Met met = {.mismatch = -1, .misplaced = -1};
-  if (isSet(&meeting->state->lost)) return cudaSuccess;
+  if (isSet(&meeting->state->verdict.lost)) return cudaSuccess;
   const uint64_t epoch = meeting->state->epoch + 1;
   if (meeting->enters && enter(meeting, batch->starts, batch->pairs, epoch)) {
     lose(meeting, epoch, ulyxFoundOverlap, meeting->rank);

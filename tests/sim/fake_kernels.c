@@ -113,7 +113,7 @@ cudaError_t ulyxLaunchCopies(const ulyxCopyBatch* batch, int maxCtas, cudaStream
     return fakeCudaResult(cudaErrorInvalidValue);
   }
   if (!batchIsSound(batch, device)) return fakeCudaResult(cudaErrorInvalidValue);
-  if (batch->skip != NULL && __atomic_load_n(batch->skip, __ATOMIC_RELAXED) != 0) return cudaSuccess;
+  if (fakeIsSkipped(batch->skip)) return cudaSuccess;
   fakeCount(FAKE_COUNTER(launches), 1);
   fakeCount(FAKE_COUNTER(launchedCopies), batch->count);
   fakeCountMax(FAKE_COUNTER(mostCtas),

@@ -160,7 +160,7 @@ cudaError_t ulyxLaunchSum(const ulyxSumBatch* batch, int maxCtas, cudaStream_t s
   if (!formatOf(batch->type, &format)) return refuse("ulyxLaunchSum", device, "a type that is not summed");
   const char* fault = faultOfSum(batch, format, device);
   if (fault != NULL) return refuse("ulyxLaunchSum", device, fault);
-  if (batch->skip != NULL && __atomic_load_n(batch->skip, __ATOMIC_RELAXED) != 0) return cudaSuccess;
+  if (fakeIsSkipped(batch->skip)) return cudaSuccess;
   fakeCount(FAKE_COUNTER(sums), 1);
   for (int64_t row = 0; row < batch->rows; row++) sumRow(batch, format, row);
   return cudaSuccess;
@@ -234,7 +234,7 @@ cudaError_t ulyxLaunchChain(const ulyxChainArgs* args, int maxCtas, cudaStream_t
   if (error != cudaSuccess) return error;
   const char* fault = faultOfChain(args, device);
   if (fault != NULL) return refuse("ulyxLaunchChain", device, fault);
-  if (args->skip != NULL && __atomic_load_n(args->skip, __ATOMIC_RELAXED) != 0) return cudaSuccess;
+  if (fakeIsSkipped(args->skip)) return cudaSuccess;
   fakeCount(FAKE_COUNTER(chains), 1);
   for (int64_t head = 0; head < args->heads; head++) {
     for (int64_t column = 0; column < args->valueDim; column++) chainColumn(args, head, column);

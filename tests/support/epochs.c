@@ -6,14 +6,14 @@
 
 void ulyxTestSetExchangesDone(ulyxRuntime_t rt, uint64_t done) {
   ulyxGpu* const gpu = (ulyxGpu*)rt->transport;
-  if (gpu->meetings.state != NULL) gpu->meetings.state->epoch = done;
+  if (gpu->meetings.state != NULL) gpu->meetings.state->epoch = gpu->meetings.state->entered = done;
   rt->flight.count = (int64_t)done;
 }
 
 bool ulyxTestBeginExchange(ulyxRuntime_t rt) {
   ulyxGpu* const gpu = (ulyxGpu*)rt->transport;
   if (gpu->meetings.state == NULL) return false;
-  gpu->meetings.state->inside = 1;
+  ++gpu->meetings.state->entered;
   return true;
 }
 
