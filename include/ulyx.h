@@ -366,9 +366,9 @@ ULYX_API ulyxResult_t ulyxRuntimeGetInfo(ulyxRuntime_t rt, ulyxRuntimeInfo_t* in
  * so is other memory from ulyxMemAlloc. Told once, by this call or by the next exchange, which is enqueued all the same
  * so that the ranks stay in step.
  * ulyxTimeout, ulyxRemoteError: a rank did not come, gave up, or made two exchanges at once. Told for ever, by
- * exchanges too, which then do nothing; destroy the runtime. Outputs of copy_engine are void, on the rank that did not come as well, and so is the
- * output of the exchange before, also where that had succeeded: engines of a rank that has given up still make what was
- * queued on them. */
+ * exchanges too, which then do nothing; destroy the runtime. Outputs of copy_engine are void, on the rank that did not
+ * come as well, and so is the output of the exchange before, also where that had succeeded: engines of a rank that has
+ * given up still make what was queued on them. */
 ULYX_API ulyxResult_t ulyxRuntimeGetAsyncError(ulyxRuntime_t rt, ulyxResult_t* error);
 
 /* Loses the world of this runtime from any thread, at any time before ulyxRuntimeDestroy: whoever waits in one of its
