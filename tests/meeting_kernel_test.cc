@@ -5,11 +5,14 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <vector>
 
 #include "exchange_layout.h"
 #include "kernels.h"
+#include "support/internal.h"
 #include "support/world.h"
 
 namespace ulyx_test {
@@ -18,6 +21,9 @@ namespace {
 
 constexpr int kRanks = 2;
 constexpr uint64_t kTimeoutNs = 5000000000;  // longer than a test takes that is right
+
+constexpr int64_t kOwnBytes = 4 << 20;
+constexpr int kBlocks = 40;
 
 struct Mailbox {
   ulyxReport passing, final;
@@ -58,9 +64,16 @@ class MeetingKernel : public ::testing::Test {
 
   enum Half { kWhole, kEntering, kLeaving };
 
-  void Launch(int rank, cudaStream_t stream, uint64_t signature = 77, Half half = kWhole) {
+  // With `own`, a copy of its first half to its second by many blocks; without, the one warp that only meets.
+  void Launch(int rank, cudaStream_t stream, uint64_t signature = 77, Half half = kWhole,
+              unsigned char* own = nullptr) {
     static ulyxExchangeBatch batch;  // too large for a stack
     batch = {};
+    if (own != nullptr) {
+      ulyxStrip strip = {own, own + kOwnBytes / 2, 1, kOwnBytes / 2, kOwnBytes / 2, kOwnBytes / 2, 0};
+      ulyxCopyDescTake(&batch.desc[0], &batch.tiles, &strip);
+      batch.count = 1;
+    }
     batch.meeting.windows = windows_;
     batch.meeting.state = state_ + rank;
     batch.meeting.passing = &mailbox_[rank].passing;
@@ -72,7 +85,23 @@ class MeetingKernel : public ::testing::Test {
     batch.meeting.nRanks = kRanks;
     batch.meeting.enters = half != kLeaving;
     batch.meeting.leaves = half != kEntering;
-    EXPECT_EQ(ulyxLaunchExchange(&batch, 1, stream), cudaSuccess);
+    EXPECT_EQ(ulyxLaunchExchange(&batch, own != nullptr ? kBlocks : 1, stream), cudaSuccess);
+  }
+
+  // First half 1, second half 2.
+  static unsigned char* Own() {
+    unsigned char* own = nullptr;
+    EXPECT_EQ(cudaMalloc(reinterpret_cast<void**>(&own), kOwnBytes), cudaSuccess);
+    EXPECT_EQ(cudaMemset(own, 1, kOwnBytes / 2), cudaSuccess);
+    EXPECT_EQ(cudaMemset(own + kOwnBytes / 2, 2, kOwnBytes / 2), cudaSuccess);
+    return own;
+  }
+  // How many bytes of the second half the first one's are in by now; frees it.
+  static int64_t Copied(unsigned char* own) {
+    std::vector<unsigned char> half(kOwnBytes / 2);
+    EXPECT_EQ(cudaMemcpy(half.data(), own + kOwnBytes / 2, half.size(), cudaMemcpyDeviceToHost), cudaSuccess);
+    EXPECT_EQ(cudaFree(own), cudaSuccess);
+    return std::count(half.begin(), half.end(), 1);
   }
 
   ulyxSyncState StateOf(int rank) const {
@@ -138,6 +167,25 @@ TEST_F(MeetingKernel, LosesAnExchangeThatHasMetItsPeersToOneThatOverlapsIt) {
   ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   EXPECT_EQ(mailbox_[1].final.kind, uint32_t{ulyxFoundAborted});
   EXPECT_EQ(StateOf(1).verdict.voided, 1u);
+}
+
+// The same by kernels that copy: of two that overlap before the peer has come, neither copies anything, and what comes
+// later is refused at once.
+TEST_F(MeetingKernel, OfManyBlocksCopyOnceMetAndNothingWhereTwoOverlap) {
+  unsigned char *const right = Own(), *const first = Own(), *const second = Own();
+  Launch(0, streams_[0], 77, kWhole, right);
+  Launch(1, streams_[1]);
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_EQ(Copied(right), kOwnBytes / 2);
+  EXPECT_EQ(StateOf(0).entered, 1u);
+  Launch(0, streams_[0], 77, kWhole, first);
+  Launch(0, streams_[2], 77, kWhole, second);
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_EQ(mailbox_[0].final.kind, uint32_t{ulyxFoundOverlap});
+  EXPECT_EQ(mailbox_[0].final.epoch, 2u);
+  EXPECT_EQ(StateOf(0).epoch, 1u);
+  EXPECT_EQ(Copied(first), 0);
+  EXPECT_EQ(Copied(second), 0);
 }
 
 // Rank 0's first waits for rank 1, which does not come; its second begins beside it.
