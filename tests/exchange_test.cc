@@ -39,7 +39,7 @@ class Exchanges : public ::testing::TestWithParam<const World*> {
 ULYX_ON_EVERY_WORLD(Exchanges);
 
 // Random shapes a run, and most ranks of them; sanitizers and GPUs are slow at different things.
-constexpr int kShapes = 120;
+constexpr int kShapes = 80;
 constexpr int kMostRanks = 16;
 
 }  // namespace
