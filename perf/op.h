@@ -45,6 +45,10 @@ typedef struct perfBaseline {
   const char* text;     /* what it is */
 } perfBaseline_t;
 
+/* Of every op that is an all-to-all. */
+#define PERF_BASELINE_ALL_TO_ALL \
+  { perfBaselineAllToAll, "a2a", "nccl_all_to_all_us", "ncclAlltoAll, own bytes included, where all parts are equal" }
+
 typedef struct perfOp {
   const char* name;     /* of the program */
   const char* summary;  /* what -h says that it checks and times */

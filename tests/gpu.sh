@@ -43,6 +43,8 @@ await() {
   wait $!
 }
 
+await_all() { for process in "$@"; do wait "$process" || failed=1; done; }
+
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
 if ! { cmake --preset cuda -DCMAKE_CUDA_ARCHITECTURES=native >"$logs/configure.log" 2>&1 &&
   cmake --build build/cuda >"$logs/build.log" 2>&1; }; then
@@ -92,7 +94,7 @@ run_suite() {
   suite ulyx_onegpu_tests $((gpus - 1)) '' alone &
   onegpu=$!
   suite ulyx_tests 6 || failed=1 # more, and their contexts hold each other up, all the more the more GPUs each has
-  for job in $ctest $sim $fault $fake $onegpu; do wait "$job" || failed=1; done
+  await_all $ctest $sim $fault $fake $onegpu
   # Tens of gigabytes each.
   suite ulyx_tests 1 '*FarOffsets*' || failed=1
   suite ulyx_onegpu_tests 1 '*FarOffsets*' || failed=1
@@ -169,12 +171,12 @@ run_loss() {
       running="$running $!"
       pair=$((pair + 1))
       [ $pair -eq $((gpus / 2)) ] || continue
-      for process in $running; do wait "$process" || failed=1; done
+      await_all $running
       pair=0
       running=''
     done
   done
-  for process in $running; do wait "$process" || failed=1; done
+  await_all $running
 }
 
 # The ranks of a perf program, a process each.
@@ -191,7 +193,7 @@ processes() {
     running="$running $!"
     rank=$((rank + 1))
   done
-  for process in $running; do wait "$process" || failed=1; done
+  await_all $running
   rows "$logs/network.0.log"
 }
 run_network() {

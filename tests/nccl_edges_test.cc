@@ -4,12 +4,13 @@
 // captured, and reserving what is there already.
 #include <gtest/gtest.h>
 
-#include <cstdio>
+#include <string>
 
 #include "fake.h"
 #include "support/exchange_check.h"
 #include "support/shapes.h"
 #include "support/status.h"
+#include "support/traveller.h"
 #include "support/world.h"
 #include "ulyx.h"
 
@@ -67,12 +68,12 @@ TEST(NcclEdges, TheArenaDoesNotGrowUnderAGraphOfAnyRank) {
     const Oracle oracle(shape.c, 2, TestSeed());
     session.Run([&](int rank) {
       const ulyxRuntime_t runtime = session.Runtime(rank);
-      const ulyxPlan_t plan = MakePlan(session, shape.c, rank);
-      const RankTensors tensors(session, oracle, rank, Ordinary);
+      const Traveller traveller(session, oracle, shape, rank);
       ulyxRuntimeInfo_t before = ULYX_RUNTIME_INFO_INITIALIZER, after = ULYX_RUNTIME_INFO_INITIALIZER;
       MUST(ulyxRuntimeGetInfo(runtime, &before));
       if (rank == 1) fakeSetCapturing(session.Stream(rank), 1);  // its graph is there as long as the capture lasts
-      Exchange(session, plan, tensors, rank);
+      MUST(traveller.GoTheOtherWay());
+      MUST(traveller.Go());
       EXPECT_TRUE(Refused(ulyxRuntimeReserve(runtime, 64 << 20), ulyxInvalidUsage,
                           {"cannot grow", "2 exchanges of rank 1", "reserve before capturing"}));
       MUST(ulyxRuntimeReserve(runtime, before.arenaBytes));
@@ -91,24 +92,15 @@ TEST(NcclEdges, ADifferentOrderOfExchangesIsToldToAllRanksByTheNextPlan) {
   const Shape wide(8, 4, 16), narrow(8, 8, 8);
   const Oracle wideOracle(wide.c, 2, TestSeed()), narrowOracle(narrow.c, 2, TestSeed());
   session.Run([&](int rank) {
-    const ulyxPlan_t plans[] = {MakePlan(session, wide.c, rank), MakePlan(session, narrow.c, rank)};
-    const RankTensors tensors[] = {{session, wideOracle, rank, Ordinary}, {session, narrowOracle, rank, Ordinary}};
-    const auto exchange = [&](int which) {
-      const ulyxQkv_t in = tensors[which].In(plans[which]), out = tensors[which].Out(plans[which]);
-      MUST(ulyxSeqToHeads(plans[which], &in, &out, session.Stream(rank)));
-    };
-    for (int i = 0; i < 3; i++) exchange(rank == i % 2 ? 0 : 1);
-    ulyxPlanInfo_t last = ULYX_PLAN_INFO_INITIALIZER;
-    MUST(ulyxPlanGetInfo(plans[1], &last));
-    char signature[32];
-    (void)std::snprintf(signature, sizeof signature, "%016llx", static_cast<unsigned long long>(last.signature));
+    const Traveller travellers[] = {{session, wideOracle, wide, rank}, {session, narrowOracle, narrow, rank}};
+    for (int i = 0; i < 3; i++) MUST(travellers[rank == i % 2 ? 0 : 1].GoTheOtherWay());
+    const std::string signature = SignatureOf(travellers[1].Plan());
     ulyxPlan_t next = nullptr;
     EXPECT_TRUE(Refused(ulyxPlanCreate(session.Runtime(rank), &wide.c, &next), ulyxMismatch,
-                        {"the last 3 exchanges by nccl", "rank 0", "rank 1", signature, "void"}));
+                        {"the last 3 exchanges by nccl", "rank 0", "rank 1", signature.c_str(), "void"}));
     EXPECT_EQ(next, nullptr);
     // It passes with the telling.
-    exchange(0);
-    exchange(1);
+    for (const Traveller& traveller : travellers) MUST(traveller.GoTheOtherWay());
     EXPECT_EQ(ulyxPlanCreate(session.Runtime(rank), &wide.c, &next), ulyxSuccess) << ulyxGetLastError(nullptr);
   });
 }
