@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# The run that CI cannot make, on the GPUs of a machine with two or more, all or those of CUDA_VISIBLE_DEVICES: builds,
-# runs the whole suite, then measures what docs/performance.md shows. Logs go to a directory; what docs/gpu-runs.md
-# records is printed.
+# The run that CI cannot make, on the GPUs of a machine, all or those of CUDA_VISIBLE_DEVICES: builds, runs the whole
+# suite, then measures what docs/performance.md shows. Logs go to a directory; what docs/gpu-runs.md records is printed.
+# One GPU is enough for the parts suite, which skips what needs more, and hosts.
 #
 #   tests/gpu.sh [DIRECTORY [PART...]]      default build/gpu-run, and the parts up to soak
 #
@@ -15,6 +15,7 @@
 #   loss      peers that are killed, stopped or absent, ULYX_TRIALS (100) of each on every transport
 #   network   NCCL over sockets, as between hosts: one process of all ranks, and a process a rank
 #   python    the examples on tensors of all GPUs, with PyTorch
+#   hosts     NCCL between processes that it takes for hosts of their own, two ranks a GPU: exchanges, lost peers, PyTorch
 set -u
 
 cd "$(dirname "$0")/.." || exit
@@ -26,7 +27,14 @@ export NCCL_NVLS_ENABLE=0
 devices=${CUDA_VISIBLE_DEVICES:-$(nvidia-smi --query-gpu=index --format=csv,noheader | paste -sd, -)}
 gpus=$(echo "$devices" | tr ',' '\n' | grep -c .)
 device() { echo "$devices" | cut -d, -f$(($1 + 1)); }
-[ "$gpus" -ge 2 ] || { echo "error: two GPUs are needed, $gpus found" >&2 && exit 1; }
+for part in "$@"; do
+  case $part in
+    suite | hosts) [ "$gpus" -ge 1 ] ;;
+    tables | compare | models | soak | loss | network | python) [ "$gpus" -ge 2 ] ;;
+    *) echo "error: no part '$part'" >&2 && exit 2 ;;
+  esac || { echo "error: too few GPUs for the part '$part': $gpus" >&2 && exit 1; }
+done
+others=$((gpus > 1 ? gpus - 1 : 1)) # that what needs one GPU has, while all do something else
 
 # Nothing that was started runs on. What is in front is waited for by `await`, since a trap interrupts waits alone.
 started() {
@@ -63,7 +71,7 @@ suite() {
   shard=0
   while [ $shard -lt "$2" ]; do
     (
-      [ -z "${4:-}" ] || devices=$(device $((shard % (gpus - 1) + 1)))
+      [ -z "${4:-}" ] || devices=$(device $((gpus - 1 - shard % others)))
       export CUDA_VISIBLE_DEVICES="$devices"
       export GTEST_TOTAL_SHARDS="$2" GTEST_SHARD_INDEX=$shard
       exec timeout 400 "$binary" --gtest_filter="${3:--*FarOffsets*}"
@@ -91,7 +99,7 @@ run_suite() {
   fault=$!
   suite ulyx_fake_tests 1 &
   fake=$!
-  suite ulyx_onegpu_tests $((gpus - 1)) '' alone &
+  suite ulyx_onegpu_tests $others '' alone &
   onegpu=$!
   suite ulyx_tests 6 || failed=1 # more, and their contexts hold each other up, all the more the more GPUs each has
   await_all $ctest $sim $fault $fake $onegpu
@@ -154,20 +162,26 @@ run_soak() {
   await timeout 200 build/cuda/perf/beside_perf -g "$gpus" || failed=1
 }
 
-# Sixteen trials at once: each mostly waits for its deadline. One transport on every two GPUs.
+# Many trials at once ($3): each mostly waits for its deadline. The rest: more of peer_loss's flags.
 lose() {
-  log=$logs/loss.$1.$2.log
-  timeout 400 build/cuda/tests/peer_loss -s "$1" -n "${ULYX_TRIALS:-100}" -j 16 -T 3000 -t "$2" >"$log" 2>&1
+  signal=$1
+  transport=$2
+  together=$3
+  shift 3
+  log=$logs/loss.$signal.$transport${1:-}.log
+  timeout 400 build/cuda/tests/peer_loss -s "$signal" -n "${ULYX_TRIALS:-100}" -j "$together" -T 3000 -t "$transport" \
+    "$@" >"$log" 2>&1
   status=$?
-  echo "peer_loss -s $1 -t $2: $(tail -n 1 "$log")"
+  echo "peer_loss -s $signal -t $transport $*: $(tail -n 1 "$log")"
   return $status
 }
+# One transport on every two GPUs.
 run_loss() {
   pair=0
   running=''
   for signal in kill stop absent; do
     for transport in nccl direct copy_engine; do
-      CUDA_VISIBLE_DEVICES=$(device $((2 * pair))),$(device $((2 * pair + 1))) lose $signal $transport &
+      CUDA_VISIBLE_DEVICES=$(device $((2 * pair))),$(device $((2 * pair + 1))) lose $signal $transport 16 &
       running="$running $!"
       pair=$((pair + 1))
       [ $pair -eq $((gpus / 2)) ] || continue
@@ -179,33 +193,80 @@ run_loss() {
   await_all $running
 }
 
-# The ranks of a perf program, a process each.
+# $1 ranks, a process each, of the command that follows, which shows its rows. A process knows its GPU by LOCAL_RANK; with
+# $hosts it is the only one of its host.
 processes() {
-  program=$1
+  ranks=$1
   shift
-  echo "== $program, a process a GPU: $*"
-  rm -f "$logs/network.id"
+  echo "== $ranks processes${hosts:+, a host each}: $*"
+  rm -f "$logs"/processes.*.log "$logs/processes.id"
   running=''
   rank=0
-  while [ $rank -lt "$gpus" ]; do
-    RANK=$rank LOCAL_RANK=$rank WORLD_SIZE=$gpus LOCAL_WORLD_SIZE=$gpus \
-      timeout 60 "build/cuda/perf/$program" --id-file "$logs/network.id" "$@" >"$logs/network.$rank.log" 2>&1 &
+  while [ $rank -lt "$ranks" ]; do
+    (
+      export RANK=$rank LOCAL_RANK=$rank WORLD_SIZE="$ranks" LOCAL_WORLD_SIZE="$ranks"
+      [ -z "${hosts:-}" ] || export NCCL_HOSTID="host-$rank" LOCAL_RANK=0 LOCAL_WORLD_SIZE=1
+      [ -z "${hosts:-}" ] || CUDA_VISIBLE_DEVICES=$(device $((rank % gpus)))
+      exec timeout 100 "$@"
+    ) >"$logs/processes.$rank.log" 2>&1 &
     running="$running $!"
     rank=$((rank + 1))
   done
   await_all $running
-  rows "$logs/network.0.log"
+  cat "$logs"/processes.*.log >>"$logs/processes.log"
+  rows "$logs/processes.0.log"
 }
-run_network() {
+# NCCL's own word for the way that it has taken in all processes since `over_sockets`.
+over_sockets() {
   rm -f "$logs"/nccl.*.log
+  export NCCL_NET=Socket NCCL_SOCKET_IFNAME=lo NCCL_DEBUG=INFO NCCL_DEBUG_FILE="$logs/nccl.%p.log"
+}
+count_sockets() { grep -h -o 'via NET/Socket' "$logs"/nccl.*.log | sort | uniq -c | grep . || failed=1; }
+
+# The example that replaces a SequenceParallelContext, on so many ranks, against that of the file $ULYX_AGAINST where it is
+# given. The rest: more of torchrun's words, before the program.
+check_under_torchrun() {
+  ranks=$1
+  shift
+  set -- "$@" docs/examples/python/sequence_parallel_check.py
+  [ -z "${ULYX_AGAINST:-}" ] || set -- "$@" --against "$ULYX_AGAINST"
+  ULYX_LIBRARY=$PWD/build/cuda/libulyx.so await torchrun --nproc-per-node "$ranks" "$@" >"$logs/torchrun.log" 2>&1 ||
+    failed=1
+  tail -n $((2 * ranks)) "$logs/torchrun.log"
+}
+
+run_network() {
   (
-    export NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_NET=Socket NCCL_SOCKET_IFNAME=lo
-    export NCCL_DEBUG=INFO NCCL_DEBUG_FILE="$logs/nccl.%p.log"
+    over_sockets
+    export NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1
     for program in seq_to_heads_perf heads_to_seq_perf; do
       measure $program -b 4096 -e 32760 -f 8 -n 20
-      processes $program -b 4096 -e 32760 -f 8 -n 20
+      processes "$gpus" build/cuda/perf/$program --id-file "$logs/processes.id" -b 4096 -e 32760 -f 8 -n 20
     done
-    grep -h -o 'via NET/Socket' "$logs"/nccl.*.log | sort | uniq -c | grep . || failed=1
+    count_sockets
+    exit $failed
+  ) &
+  wait $! || failed=1
+}
+
+run_hosts() {
+  (
+    over_sockets
+    hosts=1
+    for ranks in 2 $((2 * gpus > 2 ? 2 * gpus : 3)); do
+      for program in seq_to_heads_perf heads_to_seq_perf all_to_all_rows_perf conv_halo_perf state_chain_perf; do
+        processes "$ranks" build/cuda/perf/$program --id-file "$logs/processes.id" -b 4096 -e 4099 -i 3 -n 10 -w 2
+      done
+    done
+    if python3 -c 'import torch' 2>/dev/null; then
+      # shellcheck disable=SC2016 # the ranks' shells replace these
+      check_under_torchrun 2 --no-python sh -c 'NCCL_HOSTID=host-$RANK LOCAL_RANK=0 exec python3 "$0" "$@"'
+    fi
+    count_sockets
+    unset NCCL_DEBUG NCCL_DEBUG_FILE
+    await lose absent nccl 16 -H || failed=1
+    await lose kill nccl 4 -H || failed=1
+    await lose stop nccl 4 -H || failed=1
     exit $failed
   ) &
   wait $! || failed=1
@@ -216,16 +277,8 @@ run_python() {
   await sh tests/python_test.sh "$library" "$PWD" >"$logs/python.log" 2>&1
   case $? in 0 | 77) ;; *) failed=1 ;; esac
   tail -n 3 "$logs/python.log"
-  export ULYX_LIBRARY="$library"
-  await torchrun --nproc-per-node "$gpus" docs/examples/python/sequence_parallel_check.py \
-    >"$logs/torchrun.log" 2>&1 || failed=1
-  tail -n 12 "$logs/torchrun.log"
+  check_under_torchrun "$gpus"
 }
 
-for part in "$@"; do
-  case $part in
-    suite | tables | compare | models | soak | loss | network | python) "run_$part" ;;
-    *) echo "error: no part '$part'" >&2 && exit 2 ;;
-  esac
-done
+for part in "$@"; do "run_$part"; done
 exit $failed

@@ -2,11 +2,13 @@
  *
  * A peer that dies or stands still in a loop of exchanges, again and again, on two GPUs with a process each:
  *
- *   peer_loss [-t nccl|direct|copy_engine] [-s kill|stop|absent] [-n TRIALS] [-j SIDE_BY_SIDE] [-T TIMEOUT_MS]
+ *   peer_loss [-t nccl|direct|copy_engine] [-s kill|stop|absent] [-n TRIALS] [-j SIDE_BY_SIDE] [-T TIMEOUT_MS] [-H]
+ *
+ * -H makes NCCL take each process for a host of its own, so that it goes through the network, and one GPU is enough.
  *
  * In each trial rank 1 gets a signal at a random moment, or never starts. Rank 0 must get an error by the deadline and
  * a second, be refused after that, destroy its runtime in bounded time, and then go on with a world of its own. Every
- * output until then is checked. Exit status: 0 all trials right, 1 some wrong, 2 wrong usage, 77 fewer than two GPUs.
+ * output until then is checked. Exit status: 0 all trials right, 1 some wrong, 2 wrong usage, 77 too few GPUs.
  */
 #include <cuda_runtime_api.h>
 #include <errno.h>
@@ -32,6 +34,8 @@
 
 typedef struct Options {
   int transport, signal, trials, sideBySide, timeoutMs;
+  bool hosts; /* each rank is one of its own */
+  int gpus;
 } Options;
 
 /* Shared by the three processes of a trial. */
@@ -154,13 +158,21 @@ static void goOnAlone(const Options* options) {
 
 #define ABSENT 0 /* in place of a signal */
 
+/* Before NCCL is asked for anything, since it takes its host's name once. */
+static void settle(const Options* options, int rank) {
+  char host[32];
+  (void)snprintf(host, sizeof host, "peer_loss-%d", rank);
+  if (options->hosts && setenv("NCCL_HOSTID", host, 1) != 0) die("setenv", strerror(errno));
+  mustCuda(cudaSetDevice(rank % options->gpus), "cudaSetDevice");
+  mustCuda(cudaFree(NULL), "cudaFree");
+}
+
 /* Joining must end by the deadline. */
 static _Noreturn void waitForNobody(const Options* options, Trial* trial) {
   ulyxConfig_t config = ULYX_CONFIG_INITIALIZER;
   ulyxRuntime_t rt = NULL;
   ulyxUniqueId_t id;
-  mustCuda(cudaSetDevice(0), "cudaSetDevice");
-  mustCuda(cudaFree(NULL), "cudaFree");
+  settle(options, 0);
   must(ulyxGetUniqueId(&id), "ulyxGetUniqueId");
   config.transport = options->transport;
   config.timeoutMs = options->timeoutMs;
@@ -174,8 +186,7 @@ static _Noreturn void waitForNobody(const Options* options, Trial* trial) {
 
 static _Noreturn void survive(const Options* options, Trial* trial) {
   Rank self;
-  mustCuda(cudaSetDevice(0), "cudaSetDevice");
-  mustCuda(cudaFree(NULL), "cudaFree");
+  settle(options, 0);
   must(ulyxGetUniqueId(&trial->id), "ulyxGetUniqueId");
   __atomic_store_n(&trial->idReady, 1, __ATOMIC_RELEASE);
   setUp(options, &self, &trial->id, 2, 0);
@@ -197,8 +208,7 @@ static _Noreturn void survive(const Options* options, Trial* trial) {
 
 static _Noreturn void beLost(const Options* options, Trial* trial) {
   Rank self;
-  mustCuda(cudaSetDevice(1), "cudaSetDevice");
-  mustCuda(cudaFree(NULL), "cudaFree");
+  settle(options, 1);
   while (!__atomic_load_n(&trial->idReady, __ATOMIC_ACQUIRE)) sleepMs(1);
   setUp(options, &self, &trial->id, 2, 1);
   for (int64_t number = 0;; ++number) {
@@ -313,32 +323,38 @@ static bool parse(int argc, char** argv, Options* options) {
   static const char* const transports[] = {"nccl", "direct", "copy_engine"};
   static const char* const signals[] = {"kill", "stop", "absent"};
   static const int numbers[] = {SIGKILL, SIGSTOP, ABSENT};
-  for (int option; (option = getopt(argc, argv, "t:s:n:j:T:")) != -1;) {
+  for (int option; (option = getopt(argc, argv, "t:s:n:j:T:H")) != -1;) {
     const int transport = option == 't' ? indexOf(optarg, transports, 3) : 0;
     const int sent = option == 's' ? indexOf(optarg, signals, 3) : 0;
-    const int number = option == 't' || option == 's' ? 1 : option == '?' ? 0 : atoi(optarg);
+    const int number = option == '?' ? 0 : strchr("tsH", option) != NULL ? 1 : atoi(optarg);
     if (transport < 0 || sent < 0 || number < 1) return false;
     if (option == 't') options->transport = ulyxTransportNccl + transport;
     if (option == 's') options->signal = numbers[sent];
     if (option == 'n') options->trials = number;
     if (option == 'j') options->sideBySide = number < MOST_SIDE_BY_SIDE ? number : MOST_SIDE_BY_SIDE;
     if (option == 'T') options->timeoutMs = number;
+    if (option == 'H') options->hosts = true;
   }
   return optind == argc;
 }
 
 int main(int argc, char** argv) {
-  Options options = {ulyxTransportDirect, SIGKILL, 10, 1, 2000};
+  Options options = {ulyxTransportDirect, SIGKILL, 10, 1, 2000, false, 0};
   int64_t slowestErrorMs = 0, slowestDestroyMs = 0;
   int wrong = 0;
   if (!parse(argc, argv, &options)) {
-    fprintf(
-        stderr,
-        "usage: peer_loss [-t nccl|direct|copy_engine] [-s kill|stop|absent] [-n trials] [-j side by side] [-T ms]\n");
+    fprintf(stderr,
+            "usage: peer_loss [-t nccl|direct|copy_engine] [-s kill|stop|absent] [-n trials] [-j side by side] [-T ms] "
+            "[-H]\n");
     return 2;
   }
-  if (countGpus() < 2) {
-    printf("peer_loss needs two GPUs\n");
+  if (options.hosts && options.transport != ulyxTransportNccl) {
+    fprintf(stderr, "error: between hosts (-H) there is nccl alone\n");
+    return 2;
+  }
+  options.gpus = countGpus();
+  if (options.gpus < (options.hosts ? 1 : 2)) {
+    printf("peer_loss needs two GPUs, or one with -H\n");
     return 77;
   }
   Trial* const trials =
