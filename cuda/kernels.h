@@ -10,6 +10,7 @@
 #include "chain_layout.h"
 #include "copy_layout.h"
 #include "exchange_layout.h"
+#include "label_layout.h"
 #include "store_layout.h"
 #include "sum_layout.h"
 
@@ -29,6 +30,10 @@ cudaError_t ulyxLaunchChain(const ulyxChainArgs* args, int maxCtas, cudaStream_t
 
 /* Stores at most ULYX_STORE_MANY values. */
 cudaError_t ulyxLaunchStore(const ulyxStoreBatch* batch, cudaStream_t stream);
+
+/* Writes this rank's label and what it expects; later reports the first label that came and is another's. */
+cudaError_t ulyxLaunchLabelWrite(const ulyxLabelWrite* write, cudaStream_t stream);
+cudaError_t ulyxLaunchLabelCompare(const ulyxLabelCompare* compare, cudaStream_t stream);
 
 /* Meets the peers as the batch says and makes its copies, with `ctas` thread blocks, which must fit on the device
  * together with whatever they may have to wait for; a batch without copies takes one warp. Blocks on the device until
@@ -51,6 +56,7 @@ cudaError_t ulyxLoadSum(void);
 cudaError_t ulyxLoadChain(void);
 cudaError_t ulyxLoadStore(void);
 cudaError_t ulyxLoadExchange(void);
+cudaError_t ulyxLoadLabels(void);
 
 #ifdef __cplusplus
 }

@@ -8,10 +8,6 @@
 
 enum {
   wordResult,
-  wordUntoldInGraphs, /* of exchanges by nccl since the last agreement */
-  wordUntold,
-  wordUntoldHash,
-  wordUntoldLast,
   wordArenaNeeded,
   wordArenaThere,
   wordOperation, /* the first eight characters of its name, and how long it is */
@@ -29,10 +25,6 @@ static void state(const ulyxTransport* transport, ulyxResult_t mine, const ulyxS
                   int64_t arenaNeeded, int64_t* words) {
   memset(words, 0, wordCount * sizeof *words);
   words[wordResult] = mine;
-  words[wordUntoldInGraphs] = transport->untold.inGraphs;
-  words[wordUntold] = transport->untold.count;
-  words[wordUntoldHash] = (int64_t)transport->untold.hash;
-  words[wordUntoldLast] = (int64_t)transport->untold.lastPlan;
   if (mine != ulyxSuccess && mine != ulyxArenaTooSmall) return;
   words[wordArenaNeeded] = arenaNeeded;
   words[wordArenaThere] = transport->arenaBytes;
@@ -40,29 +32,6 @@ static void state(const ulyxTransport* transport, ulyxResult_t mine, const ulyxS
   strncpy((char*)&words[wordOperation], statement->operation, sizeof words[wordOperation]);
   words[wordSignature] = (int64_t)statement->signature;
   for (int i = 0; i < statement->fieldCount; ++i) words[wordFields + i] = statement->fields[i].value;
-}
-
-static ulyxResult_t compareUntold(const ulyxTransport* transport, const int64_t* all) {
-  for (int rank = 0; rank < transport->nRanks; ++rank) {
-    if (all[(int64_t)rank * wordCount + wordUntoldInGraphs] != 0) return ulyxSuccess;
-  }
-  for (int rank = 1; rank < transport->nRanks; ++rank) {
-    const int64_t* const theirs = all + (int64_t)rank * wordCount;
-    if (theirs[wordUntold] != all[wordUntold]) {
-      return ulyxFail(ulyxMismatch,
-                      "rank 0 has made %" PRId64 " exchanges by nccl since plans were last compared, rank %d %" PRId64
-                      "; their outputs are void",
-                      all[wordUntold], rank, theirs[wordUntold]);
-    }
-    if (theirs[wordUntoldHash] == all[wordUntoldHash]) continue;
-    return ulyxFail(ulyxMismatch,
-                    "the last %" PRId64
-                    " exchanges by nccl were not the same in the same order on rank 0, whose last was "
-                    "of plan %016" PRIx64 ", and rank %d, whose last was of plan %016" PRIx64
-                    "; their outputs are void",
-                    all[wordUntold], (uint64_t)all[wordUntoldLast], rank, (uint64_t)theirs[wordUntoldLast]);
-  }
-  return ulyxSuccess;
 }
 
 /* A rank that refused: the others learn whose refusal it is. A small arena comes first, since all can mend it. */
@@ -141,8 +110,6 @@ static ulyxResult_t agree(ulyxTransport* transport, ulyxResult_t mine, const uly
   char message[ULYX_MESSAGE_BYTES];
   strcpy(message, ulyxThreadMessage());
   ULYX_TRY(transport->ops->gather(transport, words, wordCount, all));
-  transport->untold = (ulyxUntold){0};
-  ULYX_TRY(compareUntold(transport, all));
   const ulyxResult_t result = compareResults(transport, mine, all);
   if (result != ulyxSuccess) {
     return result == mine && mine != ulyxArenaTooSmall ? ulyxFail(mine, "%s", message) : result;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Before a plan exists, every rank states what it means to do, and all compare. A rank that refuses its own
- * shape takes part too, so that nobody waits for it. Ranks also compare which exchanges they have made by nccl, which
- * moves bytes whoever's they are. */
+ * shape takes part too, so that nobody waits for it. */
 #ifndef ULYX_RUNTIME_AGREEMENT_H_
 #define ULYX_RUNTIME_AGREEMENT_H_
 

@@ -64,7 +64,8 @@ static ulyxChoice_t choice(const ulyxTransport* transport, const void* prepared)
 static ulyxResult_t found(ulyxTransport* transport) {
   ulyxGpu* const self = (ulyxGpu*)transport;
   ULYX_TRY(ulyxMeetingsPassing(&self->meetings));
-  return ulyxGuardFound(&self->world.guard);
+  ULYX_TRY(ulyxGuardFound(&self->world.guard)); /* which has the labels' words where an exchange did not end */
+  return ulyxLabelsPassing(&self->labels);
 }
 
 static bool hasEnded(const ulyxTransport* transport) {
@@ -249,6 +250,10 @@ static ulyxResult_t tell(void* self) {
   return told;
 }
 
+static void explain(void* self, const ulyxGuardExchange* exchange, char* text, size_t bytes) {
+  ulyxLabelsExplain(&((const ulyxGpu*)self)->labels, exchange, text, bytes);
+}
+
 /* Kernels that are replayed cannot be asked about: they get the whole moment. */
 static void settleDown(void* self) {
   ulyxGpu* const gpu = self;
@@ -290,6 +295,7 @@ static ulyxResult_t destroyOnDevice(ulyxGpu* self) {
   if (self->fork != NULL) ulyxKeepFirst(&result, ULYX_CUDA(cudaEventDestroy(self->fork)));
   ulyxGraphsRelease(self->graphs);
   ulyxTraceDestroy(&self->trace);
+  ulyxKeepFirst(&result, ulyxLabelsDestroy(&self->labels));
   ulyxKeepFirst(&result, ulyxMeetingsDestroy(&self->world, &self->windows, &self->meetings));
   ulyxKeepFirst(&result, ulyxWindowsDestroy(&self->windows));
   ulyxKeepFirst(&result, ulyxNcclWorldDestroy(&self->world));
@@ -378,6 +384,7 @@ static ulyxResult_t loadKernels(void) {
   ULYX_TRY(ULYX_CUDA(ulyxLoadExchange()));
   ULYX_TRY(ULYX_CUDA(ulyxLoadSum()));
   ULYX_TRY(ULYX_CUDA(ulyxLoadChain()));
+  ULYX_TRY(ULYX_CUDA(ulyxLoadLabels()));
   return ULYX_CUDA(ulyxLoadStore());
 }
 
@@ -438,6 +445,9 @@ static ulyxResult_t setUp(ulyxGpu* self, const ulyxSettings* settings) {
   ULYX_TRY(ULYX_NCCL(NULL, ncclGetVersion(&self->base.ncclVersion)));
   ULYX_TRY(ulyxWindowsCreate(&self->world, settings->transport != ulyxTransportNccl, &self->windows));
   ULYX_TRY(ulyxMeetingsCreate(&self->world, &self->windows, settings, &self->meetings));
+  if (settings->agreePlans && self->world.nRanks > 1) {
+    ULYX_TRY(ulyxLabelsCreate(self->world.nRanks, self->world.rank, &self->labels));
+  }
   ULYX_TRY(settle(self, settings));
   ULYX_TRY(reserveOnDevice(self, settings->arenaBytes));
   if (!self->windows.reachable) return ulyxSuccess;
@@ -456,7 +466,7 @@ ulyxResult_t ulyxGpuCreate(const ulyxSettings* settings, ncclComm_t comm, ulyxTr
   ULYX_TRY_GOTO(ulyxNcclWorldCreate(comm, settings->timeoutMs, &self->world), freeSelf);
   self->base = (ulyxTransport){
       .ops = &gpuOps, .rank = self->world.rank, .nRanks = self->world.nRanks, .device = self->world.device};
-  ulyxGuardSetOwner(&self->world.guard, (ulyxGuardOwner){self, reported, tell, settleDown});
+  ulyxGuardSetOwner(&self->world.guard, (ulyxGuardOwner){self, reported, tell, settleDown, explain});
   ULYX_TRY_GOTO(setUp(self, settings), destroyDevice);
   *transport = &self->base;
   return ulyxSuccess;

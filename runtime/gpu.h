@@ -8,6 +8,7 @@
 #include "choice.h"
 #include "copy_batch.h"
 #include "graphs.h"
+#include "labels.h"
 #include "landing.h"
 #include "meeting.h"
 #include "trace.h"
@@ -27,6 +28,7 @@ typedef struct ulyxGpu {
   ulyxNcclWorld world;
   ulyxWindows windows;
   ulyxMeetings meetings;
+  ulyxLabels labels;
   ulyxGraphs* graphs;
   ulyxTrace trace;
   ulyxArena* arena;    /* staging */

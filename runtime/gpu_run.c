@@ -116,12 +116,6 @@ static ulyxResult_t follow(ulyxGpu* gpu, const ulyxExchange* exchange, bool byNc
   return result;
 }
 
-static void noteUntold(ulyxUntold* untold, const ulyxExchange* exchange) {
-  untold->hash = ulyxHashWord(untold->hash, (int64_t)exchange->signature);
-  untold->lastPlan = exchange->plan;
-  ++untold->count;
-}
-
 ulyxResult_t ulyxGpuRun(ulyxGpu* gpu, const ulyxExchange* exchange) {
   ulyxNcclWorld* const world = &gpu->world;
   bool captured = false;
@@ -133,16 +127,16 @@ ulyxResult_t ulyxGpuRun(ulyxGpu* gpu, const ulyxExchange* exchange) {
   if (captured) ULYX_TRY(ulyxGraphsHold(gpu->graphs, exchange->stream));
   /* an earlier mismatch is returned below, by a call that is enqueued all the same: ranks find out at different calls,
    * and one that left out a call would be out of step. A call that is refused or fails leaves it untold. */
-  const bool mismatched = ulyxMeetingsHavePassing(&gpu->meetings);
+  const bool mismatched = ulyxMeetingsHavePassing(&gpu->meetings) || ulyxLabelsHavePassing(&gpu->labels);
   bool halfWay = false;
   ulyxResult_t result = enqueue(gpu, exchange, &halfWay);
   const bool byNccl = transportOf(exchange) == ulyxTransportNccl;
   if (!captured) {
-    if (byNccl && !halfWay) noteUntold(&gpu->base.untold, exchange);
     ulyxKeepFirst(&result, follow(gpu, exchange, byNccl, halfWay));
   } else if (byNccl) {
-    gpu->base.untold.inGraphs = 1;
     ulyxGuardWasCaptured(&world->guard);
   }
-  return result == ulyxSuccess && mismatched ? ulyxMeetingsPassing(&gpu->meetings) : result;
+  if (result != ulyxSuccess || !mismatched) return result;
+  ULYX_TRY(ulyxMeetingsPassing(&gpu->meetings));
+  return ulyxLabelsPassing(&gpu->labels);
 }

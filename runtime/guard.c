@@ -21,6 +21,8 @@
 /* A wait on the host polls this long before it sleeps between polls. */
 #define EAGER_NS (2 * ULYX_NS_A_MS)
 
+#define REASON_BYTES 256
+
 /* ---- Losing ------------------------------------------------------------------------------------------ */
 
 /* With the lock held, which is released meanwhile. It ends with the last graph that holds NCCL's work, so nobody but
@@ -264,11 +266,11 @@ static void look(ulyxGuard* guard) {
   countEnded(guard);
   if (guard->running == 0 || ulyxNowNs() - guard->movedNs <= patienceNs) return;
   const ulyxGuardExchange exchange = guard->exchanges[guard->oldest];
+  char because[REASON_BYTES] = "a rank did not come";
+  if (guard->owner.explain != NULL) guard->owner.explain(guard->owner.self, &exchange, because, sizeof because);
   loseNow(guard, ulyxTimeout,
-          "exchange %" PRId64 " by nccl (%s of plan %016" PRIx64
-          ") did not end within %d ms: a rank did not come, came with another exchange, as its own error would say, or "
-          "what precedes it on its stream takes longer; destroy the runtime",
-          exchange.number, exchange.operation, exchange.plan, guard->timeoutMs);
+          "exchange %" PRId64 " by nccl (%s of plan %016" PRIx64 ") did not end within %d ms: %s; destroy the runtime",
+          exchange.number, exchange.operation, exchange.plan, guard->timeoutMs, because);
 }
 
 /* Until something changes, or for a small part of the deadline. */

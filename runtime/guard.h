@@ -25,6 +25,13 @@
 /* The moment that each gets before a communicator is aborted. */
 #define ULYX_GRACE_MS 500
 
+/* An exchange as an error names it. */
+typedef struct ulyxGuardExchange {
+  int64_t number;
+  const char* operation; /* outlives the guard */
+  uint64_t plan;         /* its signature */
+} ulyxGuardExchange;
+
 /* Whose communicator it is. It is told and settles once at most, on any thread, with the communicator still whole. */
 typedef struct ulyxGuardOwner {
   void* self;
@@ -35,14 +42,9 @@ typedef struct ulyxGuardOwner {
    * may be at rest. */
   ulyxResult_t (*tell)(void* self);
   void (*settle)(void* self); /* waits for this rank's kernels, ULYX_GRACE_MS at most */
+  /* Writes why an exchange that is watched did not end by the deadline. With the guard's lock held, as `reported`. */
+  void (*explain)(void* self, const ulyxGuardExchange* exchange, char* text, size_t bytes);
 } ulyxGuardOwner;
-
-/* An exchange as an error names it. */
-typedef struct ulyxGuardExchange {
-  int64_t number;
-  const char* operation; /* outlives the guard */
-  uint64_t plan;         /* its signature */
-} ulyxGuardExchange;
 
 typedef struct ulyxGuard {
   pthread_mutex_t lock;

@@ -67,14 +67,6 @@ typedef struct ulyxTransportOps {
   ulyxResult_t (*destroy)(ulyxTransport* transport);
 } ulyxTransportOps;
 
-/* Exchanges of which nothing that moves says whose they are: those by nccl, until ranks next agree. */
-typedef struct ulyxUntold {
-  int64_t inGraphs; /* 1: some were captured, and nobody knows how often they are replayed: nothing is compared */
-  int64_t count;
-  uint64_t hash;     /* of their signatures, in order */
-  uint64_t lastPlan; /* its plan's signature */
-} ulyxUntold;
-
 /* The part that every transport begins with. */
 struct ulyxTransport {
   const ulyxTransportOps* ops;
@@ -82,7 +74,6 @@ struct ulyxTransport {
   int device;      /* -1 on the CPU */
   int ncclVersion; /* 0 without */
   int64_t arenaBytes;
-  ulyxUntold untold;
   ulyxTransport_t kind; /* auto where each plan has its own */
   const char* reason;   /* of the kind; lives as long as the transport */
 };

@@ -3,8 +3,9 @@
  * One exchange over NCCL: one kernel packs what is not already a message into the arena, sends and receives go
  * in one group, one kernel unpacks what is not already in place. A rank's own copies never go through the
  * wire: small ones ride with the pack kernel, large ones run on a stream of our own while the wire works.
+ * The first message of a pair is its label, where ranks compare them.
  *
- * Order on the caller's stream: [previous exchange's end] pack, fork, group, unpack, join. */
+ * Order on the caller's stream: [previous exchange's end] label, pack, fork, group, compare, unpack, join. */
 #include "check.h"
 #include "gpu.h"
 
@@ -61,17 +62,38 @@ static ulyxResult_t addUnpack(ulyxGpu* gpu, const ulyxExchange* exchange, const 
   return ulyxSuccess;
 }
 
+static bool isFirstOfPair(const ulyxMessage* messages, int64_t index) {
+  return index == 0 || messages[index - 1].peer != messages[index].peer;
+}
+
+static ulyxResult_t sendLabel(const ulyxGpu* gpu, ncclComm_t comm, int peer, cudaStream_t stream) {
+  const ulyxLabel* const own = &gpu->labels.device[ULYX_LABEL_OWN];
+  return ULYX_NCCL(comm, ncclSend(own, sizeof *own, ncclUint8, peer, comm, stream));
+}
+
+static ulyxResult_t receiveLabel(const ulyxGpu* gpu, ncclComm_t comm, int peer, cudaStream_t stream) {
+  ulyxLabel* const from = &gpu->labels.device[ULYX_LABEL_FROM(peer)];
+  return ULYX_NCCL(comm, ncclRecv(from, sizeof *from, ncclUint8, peer, comm, stream));
+}
+
 /* Moves `next` past the messages of one group, posting each. */
 static ulyxResult_t postGroup(ulyxGpu* gpu, const ulyxExchange* exchange, const ulyxWire* wire, ncclComm_t comm,
                               int group, int64_t* nextSend, int64_t* nextRecv) {
+  const bool labelled = gpu->labels.device != NULL;
   for (; *nextSend < wire->sendCount && wire->sends[*nextSend].group == group; ++*nextSend) {
     const ulyxMessage* const message = &wire->sends[*nextSend];
+    if (labelled && isFirstOfPair(wire->sends, *nextSend)) {
+      ULYX_TRY(sendLabel(gpu, comm, message->peer, exchange->stream));
+    }
     const char* data = inPlace(gpu, message, exchange->src);
     if (data == NULL) data = gpu->arena->data + message->arenaOffset;
     ULYX_TRY(ULYX_NCCL(comm, ncclSend(data, (size_t)message->bytes, ncclUint8, message->peer, comm, exchange->stream)));
   }
   for (; *nextRecv < wire->recvCount && wire->recvs[*nextRecv].group == group; ++*nextRecv) {
     const ulyxMessage* const message = &wire->recvs[*nextRecv];
+    if (labelled && isFirstOfPair(wire->recvs, *nextRecv)) {
+      ULYX_TRY(receiveLabel(gpu, comm, message->peer, exchange->stream));
+    }
     char* data = inPlace(gpu, message, exchange->dst);
     if (data == NULL) data = gpu->arena->data + message->arenaOffset;
     ULYX_TRY(ULYX_NCCL(comm, ncclRecv(data, (size_t)message->bytes, ncclUint8, message->peer, comm, exchange->stream)));
@@ -94,7 +116,8 @@ static ulyxResult_t postAll(ulyxGpu* gpu, const ulyxExchange* exchange, const ul
 static ulyxResult_t communicate(ulyxGpu* gpu, const ulyxExchange* exchange, const ulyxWire* wire) {
   ncclComm_t comm = NULL;
   ULYX_TRY(ulyxGuardEnterToEnqueue(&gpu->world.guard, "an exchange", &comm));
-  return ulyxGuardLeave(&gpu->world.guard, postAll(gpu, exchange, wire, comm));
+  ULYX_TRY(ulyxGuardLeave(&gpu->world.guard, postAll(gpu, exchange, wire, comm)));
+  return gpu->labels.device != NULL && wire->recvCount > 0 ? ulyxLabelsCompare(&gpu->labels, exchange) : ulyxSuccess;
 }
 
 static int64_t messageBytes(const ulyxMessage* messages, int64_t count) {
@@ -147,6 +170,7 @@ ulyxResult_t ulyxNcclCarry(ulyxGpu* gpu, const ulyxExchange* exchange) {
   const int64_t ownBytes = ulyxCopiesBytes(phase->copies + own[0], own[1] - own[0]);
   const bool forks = wired && ownBytes >= FORK_BYTES;
   ulyxCopyBatchReset(&gpu->batch);
+  if (wired && gpu->labels.device != NULL) ULYX_TRY(ulyxLabelsWrite(&gpu->labels, exchange));
   ULYX_TRY(addPack(gpu, exchange, wire)); /* first in the batch: the wire waits for it */
   if (!forks) ULYX_TRY(ulyxGpuAddOwn(gpu, exchange, gpu->maxCtas, exchange->stream));
   ULYX_TRY(ulyxGpuFlush(gpu, gpu->maxCtas, exchange->stream));

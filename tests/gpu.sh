@@ -190,7 +190,8 @@ run_loss() {
       running=''
     done
   done
-  await_all $running
+  lose order nccl 16 & # of direct and copy_engine there are tests in the suite
+  await_all $running $!
 }
 
 # $1 ranks, a process each, of the command that follows, which shows its rows. A process knows its GPU by LOCAL_RANK; with
@@ -265,8 +266,9 @@ run_hosts() {
     count_sockets
     unset NCCL_DEBUG NCCL_DEBUG_FILE
     await lose absent nccl 16 -H || failed=1
-    await lose kill nccl 4 -H || failed=1
-    await lose stop nccl 4 -H || failed=1
+    for signal in kill stop order; do
+      await lose $signal nccl 8 -H || failed=1
+    done
     exit $failed
   ) &
   wait $! || failed=1

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -167,6 +168,41 @@ TEST(Lost, ByAnAgreementThatTimesOutOwnKernelsEndBeforeTheCommunicatorIsAborted)
     EXPECT_TRUE(order.aborted);
     EXPECT_TRUE(heldBack || !order.hungAtAbort);
   }
+}
+
+// A pair that means different numbers of bytes never ends, but its labels have come.
+TEST(Lost, ByAnExchangeOfNcclThatARankMeansDifferentlyNamesBothPlans) {
+  constexpr int kTimeoutMs = 1000;
+  const ulyxConfig_t config = WithTimeout(kTimeoutMs);
+  const Session session(Of(ulyxTransportNccl), kRanks, &config);
+  const Shape shapes[] = {Shape(8, 4, 16), Shape(8, 8, 8)};
+  const Oracle oracles[] = {{shapes[0].c, kRanks, TestSeed()}, {shapes[1].c, kRanks, TestSeed()}};
+  std::vector<std::unique_ptr<Traveller>> own(kRanks);
+  std::vector<std::string> plans(kRanks);
+  session.Run([&](int rank) {
+    for (int plan = 0; plan < kRanks; plan++) {
+      auto made = std::make_unique<Traveller>(session, oracles[plan], shapes[plan], rank);
+      if (plan == rank) own[rank] = std::move(made);
+    }
+    plans[rank] = SignatureOf(own[rank]->Plan());
+  });
+  fakeSetHanging(1);
+  session.Run([&](int rank) { MUST(own[rank]->GoTheOtherWay()); });
+  const Clock::time_point start = Clock::now();
+  while (fakeIsHanging() && Clock::now() - start < kSoon) Pause(1);  // the first rank's abort frees both
+  int lost = 0;
+  for (int rank = 0; rank < kRanks; rank++) {
+    const int other = 1 - rank;
+    const std::string mine = "exchange 1 by nccl (seq_to_heads of plan " + plans[rank] + ") did not end within 1000 ms";
+    const std::string theirs =
+        "rank " + std::to_string(other) + " came with exchange 1, seq_to_heads of plan " + plans[other];
+    (void)Finding(session.Runtime(rank));  // the simulated device has compared what a real one still waits for
+    const Finding found(session.Runtime(rank));
+    if (found.code == ulyxSuccess) continue;
+    ++lost;
+    EXPECT_TRUE(Refused(found.code, ulyxTimeout, {mine.c_str(), theirs.c_str(), "same order", "destroy the runtime"}));
+  }
+  EXPECT_GT(lost, 0);
 }
 
 TEST(Lost, ATimeoutStaysWhateverIsAbortedAfter) {

@@ -21,6 +21,8 @@ namespace ulyx_test {
 
 namespace {
 
+constexpr int64_t kLabelBytes = 64;  // before the messages of a pair in an operation
+
 const World& Sim() {
   return *Worlds().front();
 }
@@ -59,7 +61,7 @@ void DestroyAfterCudaHasGone() {
 
 }  // namespace
 
-TEST(NcclTraffic, IsEveryRemoteByteAndLittleElse) {
+TEST(NcclTraffic, IsEveryRemoteByteALabelAPairAndLittleElse) {
   for (int i = 0; i < 30; i++) {
     const uint64_t own = TestSeed() + uint64_t(i);
     const int nRanks = int(Rng(own).Between(2, 8));
@@ -74,33 +76,32 @@ TEST(NcclTraffic, IsEveryRemoteByteAndLittleElse) {
       for (int src = 0; src < nRanks; src++) {
         for (int dst = 0; dst < nRanks; dst++) {
           const int64_t sent = fakeSentBytes(src, dst) - before[src * nRanks + dst];
-          const int64_t needed = src == dst ? 0 : oracle.SeqToHeadsBytes(src, dst) + oracle.HeadsToSeqBytes(src, dst);
-          EXPECT_GE(sent, needed);
-          if (needed == 0) {
-            EXPECT_EQ(sent, 0);
-          }
+          const int64_t there = src == dst ? 0 : oracle.SeqToHeadsBytes(src, dst);
+          const int64_t back = src == dst ? 0 : oracle.HeadsToSeqBytes(src, dst);
+          const int64_t labels = kLabelBytes * ((there > 0 ? 1 : 0) + (back > 0 ? 1 : 0));
+          EXPECT_GE(sent, there + back + labels);
           // At most 15 bytes before each dense piece: a permuted view can have one a token, head or batch item.
-          EXPECT_LE(sent, 16 * needed);
+          EXPECT_LE(sent, 16 * (there + back) + labels);
         }
       }
     });
   }
 }
 
-TEST(NcclTraffic, OfDenseShapesIsTheRemoteBytesAndPaddingBetweenThreeTensors) {
+TEST(NcclTraffic, OfDenseShapesIsTheRemoteBytesTwoLabelsAndPaddingBetweenThreeTensors) {
   const Session session(Sim(), 4);
   const Shape shape = Shape(103, 20, 46).KvHeads(4);
   const Oracle oracle(shape.c, 4, TestSeed());
   AfterSetUp(session, shape.c, Ordinary, [&](const auto& plans, const auto& tensors) {
     const int64_t before = fakeSentBytes(1, 2);
     session.Run([&](int rank) { Exchange(session, plans[rank], *tensors[rank], rank); });
-    const int64_t needed = oracle.SeqToHeadsBytes(1, 2) + oracle.HeadsToSeqBytes(1, 2);
+    const int64_t needed = oracle.SeqToHeadsBytes(1, 2) + oracle.HeadsToSeqBytes(1, 2) + 2 * kLabelBytes;
     EXPECT_GE(fakeSentBytes(1, 2) - before, needed);
     EXPECT_LE(fakeSentBytes(1, 2) - before, needed + 2 * 15);
   });
 }
 
-TEST(NcclTraffic, OfASteadyExchangeIsOneGroupTwoLaunchesAndNothingAllocated) {
+TEST(NcclTraffic, OfASteadyExchangeIsOneGroupTwoLaunchesALabelAPeerAndNothingAllocated) {
   const int nRanks = 4;
   const Session session(Sim(), nRanks);
   const Shape shape = Shape(64, 8, 32).KvHeads(4);
@@ -113,8 +114,9 @@ TEST(NcclTraffic, OfASteadyExchangeIsOneGroupTwoLaunchesAndNothingAllocated) {
     const fakeCounters after = fakeGet();
     const int64_t exchanges = int64_t{2} * kTimes * nRanks;
     EXPECT_EQ(after.groups - before.groups, exchanges);
-    EXPECT_EQ(after.sends - before.sends, exchanges * (nRanks - 1));
-    EXPECT_EQ(after.receives - before.receives, exchanges * (nRanks - 1));
+    EXPECT_EQ(after.sends - before.sends, 2 * exchanges * (nRanks - 1));
+    EXPECT_EQ(after.receives - before.receives, 2 * exchanges * (nRanks - 1));
+    EXPECT_EQ(after.labels - before.labels, exchanges);
     EXPECT_LE(after.launches - before.launches, 2 * exchanges);
     EXPECT_EQ(after.collectives, before.collectives);
     EXPECT_EQ(after.allocations, before.allocations);
@@ -123,6 +125,22 @@ TEST(NcclTraffic, OfASteadyExchangeIsOneGroupTwoLaunchesAndNothingAllocated) {
     EXPECT_EQ(after.streams, before.streams);
     EXPECT_EQ(after.events, before.events);
     EXPECT_EQ(after.windows, before.windows);
+  });
+}
+
+TEST(NcclTraffic, HasNoLabelsWherePlansDoNotAgree) {
+  ulyxConfig_t config = ULYX_CONFIG_INITIALIZER;
+  config.agreePlans = 0;
+  const Session session(Sim(), 2, &config);
+  const Shape shape(64, 4, 32);
+  const Oracle oracle(shape.c, 2, TestSeed());
+  AfterSetUp(session, shape.c, Ordinary, [&](const auto& plans, const auto& tensors) {
+    const fakeCounters before = fakeGet();
+    const int64_t sentBefore = fakeSentBytes(0, 1);
+    session.Run([&](int rank) { Exchange(session, plans[rank], *tensors[rank], rank); });
+    EXPECT_EQ(fakeSentBytes(0, 1) - sentBefore, oracle.SeqToHeadsBytes(0, 1) + oracle.HeadsToSeqBytes(0, 1));
+    EXPECT_EQ(fakeGet().sends - before.sends, 4);
+    EXPECT_EQ(fakeGet().labels, 0);
   });
 }
 

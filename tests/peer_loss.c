@@ -2,13 +2,16 @@
  *
  * A peer that dies or stands still in a loop of exchanges, again and again, on two GPUs with a process each:
  *
- *   peer_loss [-t nccl|direct|copy_engine] [-s kill|stop|absent] [-n TRIALS] [-j SIDE_BY_SIDE] [-T TIMEOUT_MS] [-H]
+ *   peer_loss [-t nccl|direct|copy_engine] [-s kill|stop|absent|order] [-n TRIALS] [-j SIDE_BY_SIDE] [-T TIMEOUT_MS]
+ * [-H]
  *
  * -H makes NCCL take each process for a host of its own, so that it goes through the network, and one GPU is enough.
  *
- * In each trial rank 1 gets a signal at a random moment, or never starts. Rank 0 must get an error by the deadline and
- * a second, be refused after that, destroy its runtime in bounded time, and then go on with a world of its own. Every
- * output until then is checked. Exit status: 0 all trials right, 1 some wrong, 2 wrong usage, 77 too few GPUs.
+ * In each trial rank 1 gets a signal at a random moment, or never starts, or (nccl alone) makes an exchange of another
+ * plan, with other numbers of bytes, that both have agreed upon; then each must name the other's plan. Rank 0 must get
+ * an error by the deadline and a second, be refused after that, destroy its runtime in bounded time, and then go on
+ * with a world of its own. Every output until then is checked. Exit status: 0 all trials right, 1 some wrong, 2 wrong
+ * usage, 77 too few GPUs.
  */
 #include <cuda_runtime_api.h>
 #include <errno.h>
@@ -45,8 +48,10 @@ typedef struct Trial {
   volatile int64_t exchanges[2]; /* that each rank has seen to end */
   volatile int64_t struckNs;     /* when the signal was sent; 0: not yet */
   volatile int64_t errorMs, destroyMs;
-  volatile int result; /* ulyxResult_t that rank 0 got */
-  char said[200];
+  volatile int result;    /* ulyxResult_t that rank 0 got */
+  char said[2][512];      /* what each rank got told */
+  char plans[2][17];      /* of each rank's last exchange */
+  volatile int otherSaid; /* rank 1's words are there */
   pid_t ranks[2];
 } Trial;
 
@@ -78,8 +83,8 @@ static void mustCuda(cudaError_t error, const char* what) {
 /* One world's exchange of this rank. */
 typedef struct Rank {
   ulyxRuntime_t rt;
-  ulyxPlan_t plan;
-  ulyxTensor_t in, out;
+  ulyxPlan_t plan, otherPlan;
+  ulyxTensor_t in, out, otherIn, otherOut;
   int64_t outBytes;
   unsigned char* found; /* on the host */
   int nRanks, rank;
@@ -105,12 +110,17 @@ static void setUp(const Options* options, Rank* self, const ulyxUniqueId_t* id, 
   must(ulyxRuntimeReserve(self->rt, bytes.arena), "ulyxRuntimeReserve");
   must(ulyxPlanCreate(self->rt, &shape, &self->plan), "ulyxPlanCreate");
   must(ulyxPlanGetOutput(self->plan, &self->in, &self->out), "ulyxPlanGetOutput");
+  shape.headDim = DIM / 2;
+  must(ulyxPlanCreate(self->rt, &shape, &self->otherPlan), "ulyxPlanCreate of another plan");
+  must(ulyxPlanGetOutput(self->otherPlan, &self->otherIn, &self->otherOut), "ulyxPlanGetOutput of another plan");
   unsigned char* const data = malloc((size_t)bytes.oIn);
   self->found = malloc((size_t)bytes.oOut);
   if (data == NULL || self->found == NULL) die("malloc", strerror(errno));
   fill(data, bytes.oIn, rank);
   mustCuda(cudaMalloc(&self->in.data, (size_t)bytes.oIn), "cudaMalloc");
   must(ulyxMemAlloc(self->rt, bytes.oOut, &self->out.data), "ulyxMemAlloc");
+  self->otherIn.data = self->in.data;
+  self->otherOut.data = self->out.data;
   mustCuda(cudaMemcpy(self->in.data, data, (size_t)bytes.oIn, cudaMemcpyHostToDevice), "cudaMemcpy");
   mustCuda(cudaStreamCreateWithFlags(&self->stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   self->outBytes = bytes.oOut;
@@ -156,7 +166,9 @@ static void goOnAlone(const Options* options) {
   must(ulyxRuntimeDestroy(&alone.rt), "ulyxRuntimeDestroy of the next world");
 }
 
-#define ABSENT 0 /* in place of a signal */
+/* In place of a signal. */
+#define ABSENT 0
+#define ORDER (-1)
 
 /* Before NCCL is asked for anything, since it takes its host's name once. */
 static void settle(const Options* options, int rank) {
@@ -165,6 +177,13 @@ static void settle(const Options* options, int rank) {
   if (options->hosts && setenv("NCCL_HOSTID", host, 1) != 0) die("setenv", strerror(errno));
   mustCuda(cudaSetDevice(rank % options->gpus), "cudaSetDevice");
   mustCuda(cudaFree(NULL), "cudaFree");
+}
+
+static void keepWords(Trial* trial, const Rank* self) {
+  ulyxPlanInfo_t info = ULYX_PLAN_INFO_INITIALIZER;
+  must(ulyxPlanGetInfo(self->plan, &info), "ulyxPlanGetInfo");
+  (void)snprintf(trial->plans[self->rank], sizeof trial->plans[0], "%016llx", (unsigned long long)info.signature);
+  (void)snprintf(trial->said[self->rank], sizeof trial->said[0], "%s", ulyxGetLastError(self->rt));
 }
 
 /* Joining must end by the deadline. */
@@ -179,7 +198,7 @@ static _Noreturn void waitForNobody(const Options* options, Trial* trial) {
   trial->struckNs = nowNs();
   trial->result = (int)ulyxRuntimeCreate(&config, 2, id, 0, &rt);
   trial->errorMs = (nowNs() - trial->struckNs) / 1000000;
-  (void)snprintf(trial->said, sizeof trial->said, "%s", ulyxGetLastError(NULL));
+  (void)snprintf(trial->said[0], sizeof trial->said[0], "%s", ulyxGetLastError(NULL));
   goOnAlone(options);
   _exit(0);
 }
@@ -197,7 +216,7 @@ static _Noreturn void survive(const Options* options, Trial* trial) {
   }
   trial->errorMs = (nowNs() - trial->struckNs) / 1000000;
   trial->result = (int)result;
-  (void)snprintf(trial->said, sizeof trial->said, "%s", ulyxGetLastError(self.rt));
+  keepWords(trial, &self);
   if (ulyxHeadsToSeq(self.plan, &self.in, &self.out, self.stream) == ulyxSuccess) die("survivor", "was not refused");
   const int64_t destroyNs = nowNs();
   (void)ulyxRuntimeDestroy(&self.rt); /* it may say what was lost */
@@ -211,10 +230,20 @@ static _Noreturn void beLost(const Options* options, Trial* trial) {
   settle(options, 1);
   while (!__atomic_load_n(&trial->idReady, __ATOMIC_ACQUIRE)) sleepMs(1);
   setUp(options, &self, &trial->id, 2, 1);
-  for (int64_t number = 0;; ++number) {
-    if (exchange(&self, number) != ulyxSuccess) pause(); /* the survivor was first to see the deadline */
-    trial->exchanges[1] = number + 1;
+  ulyxResult_t result = ulyxSuccess;
+  for (int64_t number = 1; result == ulyxSuccess; ++number) {
+    if (options->signal == ORDER && trial->struckNs != 0) {
+      self.plan = self.otherPlan;
+      self.in = self.otherIn;
+      self.out = self.otherOut;
+      number = 1; /* what comes of it is not looked at */
+    }
+    result = exchange(&self, number);
+    trial->exchanges[1] += result == ulyxSuccess ? 1 : 0;
   }
+  keepWords(trial, &self);
+  __atomic_store_n(&trial->otherSaid, 1, __ATOMIC_RELEASE);
+  for (;;) pause(); /* killed by the parent */
 }
 
 /* ---- The parent -------------------------------------------------------------------------------------------- */
@@ -251,7 +280,16 @@ static bool strike(const Options* options, Trial* trial) {
   if (options->signal == ABSENT) return true;
   (void)nanosleep(&(struct timespec){.tv_nsec = (long)(rand() % 50000000)}, NULL);
   trial->struckNs = nowNs();
-  return kill(trial->ranks[1], options->signal) == 0;
+  return options->signal == ORDER || kill(trial->ranks[1], options->signal) == 0;
+}
+
+static bool bothNameBoth(const Trial* trial) {
+  for (int rank = 0; rank < 2; ++rank) {
+    if (strstr(trial->said[rank], trial->plans[0]) == NULL || strstr(trial->said[rank], trial->plans[1]) == NULL) {
+      return false;
+    }
+  }
+  return strcmp(trial->plans[0], trial->plans[1]) != 0;
 }
 
 /* What was wrong with a trial; NULL: nothing. */
@@ -261,6 +299,12 @@ static const char* finish(const Options* options, Trial* trial, bool struck) {
   const bool hung = status == -1;
   if (hung) (void)kill(trial->ranks[0], SIGKILL);
   if (hung) (void)waitpid(trial->ranks[0], NULL, 0);
+  if (options->signal == ORDER && struck) {
+    for (int ms = 0; ms < options->timeoutMs + SETTLE_MS && !__atomic_load_n(&trial->otherSaid, __ATOMIC_ACQUIRE);
+         ++ms) {
+      sleepMs(1);
+    }
+  }
   if (options->signal != ABSENT) {
     (void)kill(trial->ranks[1], SIGKILL);
     (void)waitpid(trial->ranks[1], NULL, 0);
@@ -271,6 +315,7 @@ static const char* finish(const Options* options, Trial* trial, bool struck) {
   if (trial->errorMs > options->timeoutMs + SETTLE_MS) return "the error came too late";
   if (trial->destroyMs > options->timeoutMs + SETTLE_MS) return "the destruction took too long";
   if (trial->result != ulyxTimeout && trial->result != ulyxRemoteError) return "the survivor got another error";
+  if (options->signal == ORDER && !bothNameBoth(trial)) return "a rank did not name both plans";
   return NULL;
 }
 
@@ -290,9 +335,9 @@ static int runSome(const Options* options, Trial* trials, int count, int64_t* sl
     if (trials[i].destroyMs > *slowestDestroyMs) *slowestDestroyMs = trials[i].destroyMs;
     if (why == NULL) continue;
     ++wrong;
-    printf("wrong: %s (error %d after %lld ms, destroyed in %lld ms, %lld exchanges; \"%s\")\n", why, trials[i].result,
-           (long long)trials[i].errorMs, (long long)trials[i].destroyMs, (long long)trials[i].exchanges[0],
-           trials[i].said);
+    printf("wrong: %s (error %d after %lld ms, destroyed in %lld ms, %lld exchanges; \"%s\", \"%s\")\n", why,
+           trials[i].result, (long long)trials[i].errorMs, (long long)trials[i].destroyMs,
+           (long long)trials[i].exchanges[0], trials[i].said[0], trials[i].said[1]);
   }
   return wrong;
 }
@@ -321,11 +366,11 @@ static int indexOf(const char* text, const char* const* names, int count) {
 
 static bool parse(int argc, char** argv, Options* options) {
   static const char* const transports[] = {"nccl", "direct", "copy_engine"};
-  static const char* const signals[] = {"kill", "stop", "absent"};
-  static const int numbers[] = {SIGKILL, SIGSTOP, ABSENT};
+  static const char* const signals[] = {"kill", "stop", "absent", "order"};
+  static const int numbers[] = {SIGKILL, SIGSTOP, ABSENT, ORDER};
   for (int option; (option = getopt(argc, argv, "t:s:n:j:T:H")) != -1;) {
     const int transport = option == 't' ? indexOf(optarg, transports, 3) : 0;
-    const int sent = option == 's' ? indexOf(optarg, signals, 3) : 0;
+    const int sent = option == 's' ? indexOf(optarg, signals, 4) : 0;
     const int number = option == '?' ? 0 : strchr("tsH", option) != NULL ? 1 : atoi(optarg);
     if (transport < 0 || sent < 0 || number < 1) return false;
     if (option == 't') options->transport = ulyxTransportNccl + transport;
@@ -344,12 +389,17 @@ int main(int argc, char** argv) {
   int wrong = 0;
   if (!parse(argc, argv, &options)) {
     fprintf(stderr,
-            "usage: peer_loss [-t nccl|direct|copy_engine] [-s kill|stop|absent] [-n trials] [-j side by side] [-T ms] "
+            "usage: peer_loss [-t nccl|direct|copy_engine] [-s kill|stop|absent|order] [-n trials] [-j side by side] "
+            "[-T ms] "
             "[-H]\n");
     return 2;
   }
   if (options.hosts && options.transport != ulyxTransportNccl) {
     fprintf(stderr, "error: between hosts (-H) there is nccl alone\n");
+    return 2;
+  }
+  if (options.signal == ORDER && options.transport != ulyxTransportNccl) {
+    fprintf(stderr, "error: an order (-s order) that is wrong ends by the deadline by nccl alone\n");
     return 2;
   }
   options.gpus = countGpus();
@@ -367,6 +417,7 @@ int main(int argc, char** argv) {
                      &slowestDestroyMs);
     (void)fflush(stdout);
   }
+  for (int rank = 0; options.signal == ORDER && rank < 2; ++rank) printf("rank %d: %s\n", rank, trials[0].said[rank]);
   printf(
       "peer_loss: transport %d, signal %d: %d of %d trials right; timeout %d ms, slowest error after %lld ms, slowest "
       "destruction %lld ms\n",

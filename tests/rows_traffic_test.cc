@@ -133,9 +133,19 @@ void RunAll(const Session& session, const Calls& calls, const Body& body) {
   });
 }
 
+// Without labels: what crosses the wire is rows alone.
+ulyxConfig_t Unlabelled() {
+  ulyxConfig_t config = ULYX_CONFIG_INITIALIZER;
+  config.agreePlans = 0;
+  return config;
+}
+
 class RowsTraffic : public ::testing::Test {
+ private:
+  const ulyxConfig_t config_ = Unlabelled();
+
  protected:
-  Session session_{*Worlds().front(), 3};
+  Session session_{*Worlds().front(), 3, &config_};
 };
 
 }  // namespace

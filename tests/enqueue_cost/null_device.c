@@ -196,6 +196,15 @@ cudaError_t ulyxLaunchStore(const ulyxStoreBatch* batch, cudaStream_t stream) {
 cudaError_t ulyxLoadStore(void) {
   return cudaSuccess;
 }
+cudaError_t ulyxLaunchLabelWrite(const ulyxLabelWrite* write, cudaStream_t stream) {
+  return (void)write, (void)stream, cudaSuccess;
+}
+cudaError_t ulyxLaunchLabelCompare(const ulyxLabelCompare* compare, cudaStream_t stream) {
+  return (void)compare, (void)stream, cudaSuccess;
+}
+cudaError_t ulyxLoadLabels(void) {
+  return cudaSuccess;
+}
 cudaError_t ulyxLaunchExchange(const ulyxExchangeBatch* batch, int ctas, cudaStream_t stream) {
   return (void)batch, (void)ctas, (void)stream, cudaSuccess;
 }

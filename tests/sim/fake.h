@@ -45,6 +45,7 @@ typedef struct fakeCounters {
   int64_t sums;           /* ulyxLaunchSum with a row to add */
   int64_t chains;         /* ulyxLaunchChain */
   int64_t stores;         /* ulyxLaunchStore with a value to store */
+  int64_t labels;         /* ulyxLaunchLabelWrite */
   int64_t mostCtas;       /* most thread blocks of one launch */
   int64_t maxWindowBytes; /* of any window registered */
   int64_t minWindowBytes;

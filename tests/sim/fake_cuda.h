@@ -67,7 +67,8 @@ struct CUstream_st {
   cudaStream_t forks[FAKE_MAX_FORKS]; /* of a capture's own stream: those that joined it */
   cudaUserObject_t retained;          /* of a capture's own stream: by the graph, which goes at its end */
   int forkCount;
-  bool joined; /* of a fork: back to its capture */
+  bool joined;          /* of a fork: back to its capture */
+  _Atomic bool follows; /* events, or is followed: what hangs elsewhere can hang it */
 };
 
 struct CUevent_st {

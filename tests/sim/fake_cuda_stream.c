@@ -90,10 +90,14 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return error;
 }
 
+static bool hangs(cudaStream_t stream) {
+  return (fakeOwnStream(stream) == NULL || atomic_load(&stream->follows)) && fakeIsHanging();
+}
+
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   FAKE_CUDA(cudaErrorUnknown);
   const cudaError_t error = ask(stream, __func__);
-  return error == cudaSuccess && (fakeIsHanging() || fakeBusy()) ? fakeCudaResult(cudaErrorNotReady) : error;
+  return error == cudaSuccess && (hangs(stream) || fakeBusy()) ? fakeCudaResult(cudaErrorNotReady) : error;
 }
 
 cudaError_t cudaStreamGetDevice(cudaStream_t stream, int* device) {
@@ -158,6 +162,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     fakeViolation("cudaEventRecord: the event is of device %d, the stream of device %d", event->device, device);
     return fakeCudaResult(cudaErrorInvalidResourceHandle);
   }
+  if (fakeOwnStream(stream) != NULL) atomic_store(&stream->follows, true);
   fakeCaptureRecords(event, stream);
   atomic_store_explicit(&event->recordedNs, nowNs(), memory_order_release);
   return cudaSuccess;
@@ -202,6 +207,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   int device;
   cudaError_t error = fakeStreamDevice(stream, &device);
   if (error == cudaSuccess) error = waitForEvent(event);
+  if (error == cudaSuccess && fakeOwnStream(stream) != NULL) atomic_store(&stream->follows, true);
   return error != cudaSuccess ? error : fakeCaptureWaits(stream, event);
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * A device on which work does not end, as an exchange of NCCL's does not while a peer stays away: asked, streams and
- * events are not ready; whoever waits for them waits until a communicator is aborted, or the test lets go. */
+ * events are not ready; whoever waits for them waits until a communicator is aborted, or the test lets go. A stream
+ * that has nothing to do with any other goes on: the host can still look at the device's memory. */
 #include <pthread.h>
 #include <time.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * ulyx's sum, chain and store kernels on the CPU, written anew from their layouts, after checking what the real kernels
- * take on trust. Sums go by way of the elements' values in double, which holds a sum of two fp32 exactly enough
+ * ulyx's sum, chain, store and label kernels on the CPU, written anew from their layouts, after checking what the real
+ * kernels take on trust. Sums go by way of the elements' values in double, which holds a sum of two fp32 exactly enough
  * that rounding it to fp32 is the one rounding. */
 #include <math.h>
 #include <string.h>
@@ -272,6 +272,59 @@ cudaError_t ulyxLaunchStore(const ulyxStoreBatch* batch, cudaStream_t stream) {
 }
 
 cudaError_t ulyxLoadStore(void) {
+  FAKE_CUDA(cudaErrorInitializationError);
+  return cudaSuccess;
+}
+
+/* ---- Labels ----------------------------------------------------------------------------------------- */
+
+static bool reachesLabels(int device, const ulyxLabel* labels, int32_t ranks) {
+  return fakeDeviceReaches(device, labels, (int64_t)sizeof *labels * ULYX_LABEL_FROM(ranks));
+}
+
+cudaError_t ulyxLaunchLabelWrite(const ulyxLabelWrite* write, cudaStream_t stream) {
+  FAKE_CUDA(cudaErrorLaunchOutOfResources);
+  int device;
+  const cudaError_t error = enter(__func__, stream, &device);
+  if (error != cudaSuccess) return error;
+  if (write->count < 1 || write->count > ULYX_LABEL_RANKS_A_LAUNCH || write->firstRank < 0) {
+    return refuse(__func__, device, "ranks are not in 1 to 512");
+  }
+  if (!reachesLabels(device, write->labels, write->firstRank + write->count)) {
+    return refuse(__func__, device, "the labels are not within one block of this device's memory");
+  }
+  fakeCount(FAKE_COUNTER(labels), 1);
+  write->labels[ULYX_LABEL_OWN] = write->own;
+  for (int i = 0; i < write->count; i++) {
+    const bool awaited = (write->awaited[i / 64] >> (i % 64) & 1) != 0;
+    write->labels[ULYX_LABEL_FROM(write->firstRank + i)] =
+        (ulyxLabel){.state = awaited ? ulyxLabelAwaited : ulyxLabelNone};
+  }
+  return cudaSuccess;
+}
+
+cudaError_t ulyxLaunchLabelCompare(const ulyxLabelCompare* compare, cudaStream_t stream) {
+  FAKE_CUDA(cudaErrorLaunchOutOfResources);
+  int device;
+  const cudaError_t error = enter(__func__, stream, &device);
+  if (error != cudaSuccess) return error;
+  if (!reachesLabels(device, compare->labels, compare->nRanks)) {
+    return refuse(__func__, device, "the labels are not within one block of this device's memory");
+  }
+  const ulyxLabel* own = &compare->labels[ULYX_LABEL_OWN];
+  ulyxMislabelled* found = (ulyxMislabelled*)compare->found;
+  for (int rank = 0; rank < compare->nRanks; rank++) {
+    const ulyxLabel* from = &compare->labels[ULYX_LABEL_FROM(rank)];
+    if (from->state != ulyxLabelWritten || from->signature == own->signature) continue;
+    if (__atomic_load_n(&found->peer, __ATOMIC_ACQUIRE) != 0) break;
+    found->mine = *own;
+    found->theirs = *from;
+    __atomic_store_n(&found->peer, 1 + (uint32_t)rank, __ATOMIC_RELEASE);
+  }
+  return cudaSuccess;
+}
+
+cudaError_t ulyxLoadLabels(void) {
   FAKE_CUDA(cudaErrorInitializationError);
   return cudaSuccess;
 }

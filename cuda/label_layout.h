@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Whose messages are, which NCCL does not say: it moves bytes whatever they are, and waits for ever where a pair means
+ * different numbers of them. So in every exchange a rank's first message to a peer is a label. A kernel writes it
+ * before; one after compares the labels that came with this rank's own. While NCCL waits the host can look at those
+ * that have come: a label is the first to arrive, and has the same size whatever follows it. */
+#ifndef ULYX_LABEL_LAYOUT_H_
+#define ULYX_LABEL_LAYOUT_H_
+
+#include <stdint.h>
+
+#define ULYX_LABEL_NAME_BYTES 32
+
+typedef enum {
+  ulyxLabelNone = 0, /* the peer sends nothing in this exchange */
+  ulyxLabelAwaited,
+  ulyxLabelWritten
+} ulyxLabelState;
+
+typedef struct ulyxLabel {
+  uint64_t state;     /* ulyxLabelState */
+  uint64_t signature; /* equal on ranks that mean the same */
+  uint64_t plan;
+  uint64_t number; /* of the exchange, where the label was written */
+  char operation[ULYX_LABEL_NAME_BYTES];
+} ulyxLabel;
+
+/* A rank's labels in its device memory: its own, then that from each rank. */
+#define ULYX_LABEL_OWN 0
+#define ULYX_LABEL_FROM(rank) (1 + (rank))
+
+#define ULYX_LABEL_RANKS_A_LAUNCH 512
+
+/* What a launch writes: its own label, and what is expected from ranks [firstRank, firstRank + count). */
+typedef struct ulyxLabelWrite {
+  ulyxLabel* labels;
+  ulyxLabel own;
+  int32_t firstRank, count;
+  uint64_t awaited[ULYX_LABEL_RANKS_A_LAUNCH / 64]; /* bit r: from rank firstRank + r */
+} ulyxLabelWrite;
+
+/* A label that was not this rank's own, in host memory that the device writes where there is none yet: peer last. */
+typedef struct ulyxMislabelled {
+  ulyxLabel mine, theirs;
+  uint32_t peer; /* 1 + rank; 0: none was found */
+} ulyxMislabelled;
+
+typedef struct ulyxLabelCompare {
+  const ulyxLabel* labels;
+  volatile ulyxMislabelled* found;
+  int32_t nRanks;
+} ulyxLabelCompare;
+
+#ifdef __cplusplus
+static_assert(sizeof(ulyxLabel) == 64, "the layout is shared by two compilers");
+#else
+_Static_assert(sizeof(ulyxLabel) == 64, "the layout is shared by two compilers");
+#endif
+
+#endif /* ULYX_LABEL_LAYOUT_H_ */
