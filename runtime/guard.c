@@ -266,8 +266,12 @@ static void look(ulyxGuard* guard) {
   countEnded(guard);
   if (guard->running == 0 || ulyxNowNs() - guard->movedNs <= patienceNs) return;
   const ulyxGuardExchange exchange = guard->exchanges[guard->oldest];
+  ncclResult_t ofNccl = ncclSuccess; /* what it found in its own threads; a kernel of it does not end for that */
   char because[REASON_BYTES] = "a rank did not come";
-  if (guard->owner.explain != NULL) guard->owner.explain(guard->owner.self, &exchange, because, sizeof because);
+  if (guard->comm != NULL && ncclCommGetAsyncError(guard->comm, &ofNccl) != ncclSuccess) ofNccl = ncclSuccess;
+  if (guard->owner.explain != NULL) {
+    guard->owner.explain(guard->owner.self, &exchange, ofNccl, because, sizeof because);
+  }
   loseNow(guard, ulyxTimeout,
           "exchange %" PRId64 " by nccl (%s of plan %016" PRIx64 ") did not end within %d ms: %s; destroy the runtime",
           exchange.number, exchange.operation, exchange.plan, guard->timeoutMs, because);

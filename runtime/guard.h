@@ -43,7 +43,7 @@ typedef struct ulyxGuardOwner {
   ulyxResult_t (*tell)(void* self);
   void (*settle)(void* self); /* waits for this rank's kernels, ULYX_GRACE_MS at most */
   /* Writes why an exchange that is watched did not end by the deadline. With the guard's lock held, as `reported`. */
-  void (*explain)(void* self, const ulyxGuardExchange* exchange, char* text, size_t bytes);
+  void (*explain)(void* self, const ulyxGuardExchange* exchange, ncclResult_t ofNccl, char* text, size_t bytes);
 } ulyxGuardOwner;
 
 typedef struct ulyxGuard {

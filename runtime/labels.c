@@ -133,14 +133,9 @@ static int nameAbsent(const ulyxLabels* labels, char* text, size_t bytes) {
   return absent;
 }
 
-void ulyxLabelsExplain(const ulyxLabels* labels, const ulyxGuardExchange* exchange, char* text, size_t bytes) {
+/* By the labels that have been looked at. */
+static void explain(const ulyxLabels* labels, const ulyxGuardExchange* exchange, char* text, size_t bytes) {
   char absent[MOST_NAMED * 18 + 32];
-  if (labels->device == NULL || !look(labels)) {
-    (void)snprintf(text, bytes,
-                   "a rank did not come, came with another exchange, as its own error would say, or what precedes it "
-                   "on its stream takes longer");
-    return;
-  }
   const ulyxLabel* const own = &labels->seen[ULYX_LABEL_OWN];
   const int other = findOther(labels);
   if (own->state != ulyxLabelWritten || own->number != (uint64_t)exchange->number) {
@@ -155,5 +150,20 @@ void ulyxLabelsExplain(const ulyxLabels* labels, const ulyxGuardExchange* exchan
     (void)snprintf(text, bytes, "%s did not come", absent);
   } else {
     (void)snprintf(text, bytes, "every rank that sends to this one came; one was lost since, or does not receive");
+  }
+}
+
+void ulyxLabelsExplain(const ulyxLabels* labels, const ulyxGuardExchange* exchange, ncclResult_t ofNccl, char* text,
+                       size_t bytes) {
+  if (labels->device == NULL || !look(labels)) {
+    (void)snprintf(text, bytes,
+                   "a rank did not come, came with another exchange, as its own error would say, or what precedes it "
+                   "on its stream takes longer");
+  } else {
+    explain(labels, exchange, text, bytes);
+  }
+  const size_t used = strlen(text);
+  if (ofNccl != ncclSuccess && ofNccl != ncclInProgress) {
+    (void)snprintf(text + used, bytes - used, ", or NCCL lost it: %s", ncclGetErrorString(ofNccl));
   }
 }

@@ -29,8 +29,11 @@ ulyxResult_t ulyxLabelsCompare(const ulyxLabels* labels, const ulyxExchange* exc
 ulyxResult_t ulyxLabelsPassing(ulyxLabels* labels);
 bool ulyxLabelsHavePassing(const ulyxLabels* labels);
 
-/* Writes why an exchange that was enqueued has not ended, as far as the labels tell; within ULYX_GRACE_MS, while the
- * device waits. Any one thread; the current device is the rank's. */
-void ulyxLabelsExplain(const ulyxLabels* labels, const ulyxGuardExchange* exchange, char* text, size_t bytes);
+/* Writes why an exchange that was enqueued has not ended, as far as the labels tell and NCCL (ncclSuccess: nothing);
+ * within ULYX_GRACE_MS, while the device waits. Any one thread; the current device is the rank's. A label can be
+ * missing of a rank that did come: over a network NCCL gives up, with all that is under way, where a pair means
+ * different numbers of bytes. */
+void ulyxLabelsExplain(const ulyxLabels* labels, const ulyxGuardExchange* exchange, ncclResult_t ofNccl, char* text,
+                       size_t bytes);
 
 #endif /* ULYX_RUNTIME_LABELS_H_ */

@@ -90,9 +90,10 @@ class Labels : public ::testing::Test {
     return labels;
   }
 
-  std::string Explained(const ulyxGuardExchange& exchange = kWatched, size_t bytes = 256) {
+  std::string Explained(const ulyxGuardExchange& exchange = kWatched, size_t bytes = 256,
+                        ncclResult_t ofNccl = ncclSuccess) {
     std::string text(bytes, '#');
-    ulyxLabelsExplain(&labels_, &exchange, text.data(), bytes);
+    ulyxLabelsExplain(&labels_, &exchange, ofNccl, text.data(), bytes);
     return text.substr(0, text.find('\0'));
   }
 
@@ -169,6 +170,8 @@ TEST_F(Labels, SayWhoDidNotCome) {
   Write();
   BringOurs(2);
   EXPECT_EQ(Explained(), "rank 1, rank 3 did not come");
+  EXPECT_EQ(Explained(kWatched, 256, ncclInvalidUsage),
+            std::string("rank 1, rank 3 did not come, or NCCL lost it: ") + ncclGetErrorString(ncclInvalidUsage));
 }
 
 TEST_F(Labels, NameTheFirstOfManyThatDidNotCome) {
@@ -196,6 +199,7 @@ TEST_F(Labels, SayWhatElseThereIsToSay) {
   EXPECT_EQ(Explained(), "every rank that sends to this one came; one was lost since, or does not receive");
   EXPECT_EQ(Explained({kNumber + 1, "seq_to_heads", kPlan}), "what precedes it on its stream has not ended");
   EXPECT_EQ(Explained(kWatched, 11), "every rank");
+  EXPECT_EQ(Explained(kWatched, 11, ncclRemoteError), "every rank");
 }
 
 }  // namespace ulyx_test

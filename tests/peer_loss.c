@@ -45,6 +45,8 @@ typedef struct Options {
 typedef struct Trial {
   ulyxUniqueId_t id;
   volatile int idReady;
+  volatile int joined[2];
+  volatile int go;               /* the exchanges may begin: those of many trials hold up each other's joining */
   volatile int64_t exchanges[2]; /* that each rank has seen to end */
   volatile int64_t struckNs;     /* when the signal was sent; 0: not yet */
   volatile int64_t errorMs, destroyMs;
@@ -179,6 +181,12 @@ static void settle(const Options* options, int rank) {
   mustCuda(cudaFree(NULL), "cudaFree");
 }
 
+static void join(const Options* options, Trial* trial, Rank* self, int rank) {
+  setUp(options, self, &trial->id, 2, rank);
+  trial->joined[rank] = 1;
+  while (!trial->go) sleepMs(1);
+}
+
 static void keepWords(Trial* trial, const Rank* self) {
   ulyxPlanInfo_t info = ULYX_PLAN_INFO_INITIALIZER;
   must(ulyxPlanGetInfo(self->plan, &info), "ulyxPlanGetInfo");
@@ -208,7 +216,7 @@ static _Noreturn void survive(const Options* options, Trial* trial) {
   settle(options, 0);
   must(ulyxGetUniqueId(&trial->id), "ulyxGetUniqueId");
   __atomic_store_n(&trial->idReady, 1, __ATOMIC_RELEASE);
-  setUp(options, &self, &trial->id, 2, 0);
+  join(options, trial, &self, 0);
   ulyxResult_t result = ulyxSuccess;
   for (int64_t number = 0; result == ulyxSuccess; ++number) {
     result = exchange(&self, number);
@@ -229,7 +237,7 @@ static _Noreturn void beLost(const Options* options, Trial* trial) {
   Rank self;
   settle(options, 1);
   while (!__atomic_load_n(&trial->idReady, __ATOMIC_ACQUIRE)) sleepMs(1);
-  setUp(options, &self, &trial->id, 2, 1);
+  join(options, trial, &self, 1);
   ulyxResult_t result = ulyxSuccess;
   for (int64_t number = 1; result == ulyxSuccess; ++number) {
     if (options->signal == ORDER && trial->struckNs != 0) {
@@ -264,10 +272,18 @@ static bool hasEnded(pid_t process) {
   return waitid(P_PID, (id_t)process, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != 0;
 }
 
-/* Waits until both ranks loop. False: they never did. */
-static bool begins(const Options* options, const Trial* trial) {
+static bool haveJoined(const Trial* trial) {
+  return trial->joined[0] != 0 && trial->joined[1] != 0;
+}
+
+static bool loop(const Trial* trial) {
+  return trial->exchanges[0] >= 20 && trial->exchanges[1] >= 20;
+}
+
+/* Waits until both ranks have come so far. False: they never did. */
+static bool come(const Options* options, const Trial* trial, bool (*soFar)(const Trial* trial)) {
   if (options->signal == ABSENT) return true;
-  for (int ms = 0; trial->exchanges[0] < 20 || trial->exchanges[1] < 20; ++ms) {
+  for (int ms = 0; !soFar(trial); ++ms) {
     if (ms > 60000 || hasEnded(trial->ranks[0]) || hasEnded(trial->ranks[1])) return false;
     sleepMs(1);
   }
@@ -276,20 +292,24 @@ static bool begins(const Options* options, const Trial* trial) {
 
 /* Sends the signal at a random moment once both ranks loop. False: they never did. */
 static bool strike(const Options* options, Trial* trial) {
-  if (!begins(options, trial)) return false;
+  if (!come(options, trial, loop)) return false;
   if (options->signal == ABSENT) return true;
   (void)nanosleep(&(struct timespec){.tv_nsec = (long)(rand() % 50000000)}, NULL);
   trial->struckNs = nowNs();
   return options->signal == ORDER || kill(trial->ranks[1], options->signal) == 0;
 }
 
-static bool bothNameBoth(const Trial* trial) {
-  for (int rank = 0; rank < 2; ++rank) {
-    if (strstr(trial->said[rank], trial->plans[0]) == NULL || strstr(trial->said[rank], trial->plans[1]) == NULL) {
-      return false;
-    }
-  }
-  return strcmp(trial->plans[0], trial->plans[1]) != 0;
+static bool namesBoth(const Trial* trial, int rank) {
+  const char* const said = trial->said[rank];
+  return strstr(said, trial->plans[0]) != NULL && strstr(said, trial->plans[1]) != NULL;
+}
+
+/* A rank names both plans, and so does the other, unless NCCL's network gave up before the label came. */
+static bool namePlans(const Trial* trial) {
+  const bool named[] = {namesBoth(trial, 0), namesBoth(trial, 1)};
+  if (!named[0] && !named[1]) return false;
+  return (named[0] || strstr(trial->said[0], "NCCL lost it") != NULL) &&
+         (named[1] || strstr(trial->said[1], "NCCL lost it") != NULL);
 }
 
 /* What was wrong with a trial; NULL: nothing. */
@@ -315,24 +335,27 @@ static const char* finish(const Options* options, Trial* trial, bool struck) {
   if (trial->errorMs > options->timeoutMs + SETTLE_MS) return "the error came too late";
   if (trial->destroyMs > options->timeoutMs + SETTLE_MS) return "the destruction took too long";
   if (trial->result != ulyxTimeout && trial->result != ulyxRemoteError) return "the survivor got another error";
-  if (options->signal == ORDER && !bothNameBoth(trial)) return "a rank did not name both plans";
+  if (options->signal == ORDER && !namePlans(trial)) return "the plans were not named";
   return NULL;
 }
 
-/* Returns the number of wrong ones. */
-static int runSome(const Options* options, Trial* trials, int count, int64_t* slowestErrorMs,
-                   int64_t* slowestDestroyMs) {
+/* Returns the number of wrong ones; *named: of those in which both ranks named both plans. */
+static int runSome(const Options* options, Trial* trials, int count, int64_t* slowestErrorMs, int64_t* slowestDestroyMs,
+                   int* named) {
   bool struck[MOST_SIDE_BY_SIDE];
   int wrong = 0;
   for (int i = 0; i < count; ++i) {
-    if (i >= MOST_STARTING) (void)begins(options, &trials[i - MOST_STARTING]);
+    if (i >= MOST_STARTING) (void)come(options, &trials[i - MOST_STARTING], haveJoined);
     start(options, &trials[i]);
   }
+  for (int i = 0; i < count; ++i) (void)come(options, &trials[i], haveJoined);
+  for (int i = 0; i < count; ++i) trials[i].go = 1;
   for (int i = 0; i < count; ++i) struck[i] = strike(options, &trials[i]);
   for (int i = 0; i < count; ++i) {
     const char* const why = finish(options, &trials[i], struck[i]);
     if (trials[i].errorMs > *slowestErrorMs) *slowestErrorMs = trials[i].errorMs;
     if (trials[i].destroyMs > *slowestDestroyMs) *slowestDestroyMs = trials[i].destroyMs;
+    *named += namesBoth(&trials[i], 0) && namesBoth(&trials[i], 1) ? 1 : 0;
     if (why == NULL) continue;
     ++wrong;
     printf("wrong: %s (error %d after %lld ms, destroyed in %lld ms, %lld exchanges; \"%s\", \"%s\")\n", why,
@@ -386,7 +409,7 @@ static bool parse(int argc, char** argv, Options* options) {
 int main(int argc, char** argv) {
   Options options = {ulyxTransportDirect, SIGKILL, 10, 1, 2000, false, 0};
   int64_t slowestErrorMs = 0, slowestDestroyMs = 0;
-  int wrong = 0;
+  int wrong = 0, named = 0;
   if (!parse(argc, argv, &options)) {
     fprintf(stderr,
             "usage: peer_loss [-t nccl|direct|copy_engine] [-s kill|stop|absent|order] [-n trials] [-j side by side] "
@@ -414,10 +437,13 @@ int main(int argc, char** argv) {
   for (int done = 0; done < options.trials; done += options.sideBySide) {
     const int left = options.trials - done;
     wrong += runSome(&options, trials, left < options.sideBySide ? left : options.sideBySide, &slowestErrorMs,
-                     &slowestDestroyMs);
+                     &slowestDestroyMs, &named);
     (void)fflush(stdout);
   }
-  for (int rank = 0; options.signal == ORDER && rank < 2; ++rank) printf("rank %d: %s\n", rank, trials[0].said[rank]);
+  if (options.signal == ORDER) {
+    for (int rank = 0; rank < 2; ++rank) printf("rank %d: %s\n", rank, trials[0].said[rank]);
+    printf("both ranks named both plans in %d trials, one rank in the others\n", named);
+  }
   printf(
       "peer_loss: transport %d, signal %d: %d of %d trials right; timeout %d ms, slowest error after %lld ms, slowest "
       "destruction %lld ms\n",
