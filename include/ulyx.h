@@ -280,9 +280,10 @@ typedef struct ulyxConfig {
   size_t size;
   unsigned int magic;
   unsigned int version;
-  int transport;      /* ulyxTransport_t, like undisturbed the same on every rank.
+  int transport;      /* ulyxTransport_t, like agreePlans and undisturbed the same on every rank.
                          ULYX_TRANSPORT=auto|loopback|nccl|direct|copy_engine; auto */
-  int agreePlans;     /* 1: ulyxPlanCreate compares the ranks' shapes and is collective. ULYX_AGREE_PLANS; 1 */
+  int agreePlans;     /* 1: ulyxPlanCreate compares the ranks' shapes and is collective, and exchanges by nccl
+                         compare which they are. 0: a disagreement is undefined by nccl. ULYX_AGREE_PLANS; 1 */
   int timeoutMs;      /* how long a rank waits for the others, on the host and on a device; 0: for ever (direct and
                          copy_engine: ten minutes). An exchange by nccl counts from the end of the one before, and a
                          captured one is not watched. ULYX_TIMEOUT_MS; 60000 */

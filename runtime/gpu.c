@@ -418,17 +418,20 @@ static ulyxResult_t settle(ulyxGpu* self, const ulyxSettings* settings) {
                   ulyxTransportName(settings->transport), self->windows.why);
 }
 
-/* All choices come from these two. */
+/* All choices come from the first two, and whether exchanges have labels from the third. */
 static ulyxResult_t agreeSettings(ulyxGpu* self, const ulyxSettings* settings) {
   int64_t* all = NULL;
   ulyxResult_t result = ulyxSuccess;
-  ULYX_TRY(ulyxNcclWorldGatherWord(&self->world, (int64_t)settings->transport * 2 + settings->undisturbed, &all));
+  const int64_t mine = ((int64_t)settings->transport * 2 + settings->undisturbed) * 2 + settings->agreePlans;
+  ULYX_TRY(ulyxNcclWorldGatherWord(&self->world, mine, &all));
   for (int rank = 1; rank < self->world.nRanks && result == ulyxSuccess; ++rank) {
     if (all[rank] == all[0]) continue;
-    result = ulyxFail(ulyxMismatch,
-                      "rank 0 has transport %s and undisturbed %lld, rank %d has %s and %lld; configure them alike",
-                      ulyxTransportName((ulyxTransport_t)(all[0] / 2)), (long long)(all[0] % 2), rank,
-                      ulyxTransportName((ulyxTransport_t)(all[rank] / 2)), (long long)(all[rank] % 2));
+    result =
+        ulyxFail(ulyxMismatch,
+                 "rank 0 has transport %s, undisturbed %d and agreePlans %d, rank %d has %s, %d and %d; configure "
+                 "them alike",
+                 ulyxTransportName((ulyxTransport_t)(all[0] / 4)), (int)(all[0] / 2 % 2), (int)(all[0] % 2), rank,
+                 ulyxTransportName((ulyxTransport_t)(all[rank] / 4)), (int)(all[rank] / 2 % 2), (int)(all[rank] % 2));
   }
   free(all);
   return result;

@@ -30,9 +30,9 @@ ulyxResult_t ulyxLabelsPassing(ulyxLabels* labels);
 bool ulyxLabelsHavePassing(const ulyxLabels* labels);
 
 /* Writes why an exchange that was enqueued has not ended, as far as the labels tell and NCCL (ncclSuccess: nothing);
- * within ULYX_GRACE_MS, while the device waits. Any one thread; the current device is the rank's. A label can be
- * missing of a rank that did come: over a network NCCL gives up, with all that is under way, where a pair means
- * different numbers of bytes. */
+ * within ULYX_GRACE_MS, while the device waits. Any one thread; the current device is the rank's. The label of a
+ * rank that did come can be missing: over a network NCCL gives up where a pair means different numbers of bytes. The
+ * pair's other rank has this one's then. */
 void ulyxLabelsExplain(const ulyxLabels* labels, const ulyxGuardExchange* exchange, ncclResult_t ofNccl, char* text,
                        size_t bytes);
 

@@ -3,9 +3,9 @@
  * One exchange over NCCL: one kernel packs what is not already a message into the arena, sends and receives go
  * in one group, one kernel unpacks what is not already in place. A rank's own copies never go through the
  * wire: small ones ride with the pack kernel, large ones run on a stream of our own while the wire works.
- * The first message of a pair is its label, where ranks compare them.
+ * Where ranks compare labels, these go first.
  *
- * Order on the caller's stream: [previous exchange's end] label, pack, fork, group, compare, unpack, join. */
+ * Order on the caller's stream: [previous exchange's end] labels, pack, fork, group, unpack, join. */
 #include "check.h"
 #include "gpu.h"
 
@@ -62,50 +62,58 @@ static ulyxResult_t addUnpack(ulyxGpu* gpu, const ulyxExchange* exchange, const 
   return ulyxSuccess;
 }
 
-static bool isFirstOfPair(const ulyxMessage* messages, int64_t index) {
-  return index == 0 || messages[index - 1].peer != messages[index].peer;
+typedef ulyxResult_t (*Post)(const ulyxGpu* gpu, const ulyxExchange* exchange, const ulyxMessage* message,
+                             ncclComm_t comm);
+
+static ulyxResult_t sendMessage(const ulyxGpu* gpu, const ulyxExchange* exchange, const ulyxMessage* message,
+                                ncclComm_t comm) {
+  const char* data = inPlace(gpu, message, exchange->src);
+  if (data == NULL) data = gpu->arena->data + message->arenaOffset;
+  return ULYX_NCCL(comm, ncclSend(data, (size_t)message->bytes, ncclUint8, message->peer, comm, exchange->stream));
 }
 
-static ulyxResult_t sendLabel(const ulyxGpu* gpu, ncclComm_t comm, int peer, cudaStream_t stream) {
+static ulyxResult_t receiveMessage(const ulyxGpu* gpu, const ulyxExchange* exchange, const ulyxMessage* message,
+                                   ncclComm_t comm) {
+  char* data = inPlace(gpu, message, exchange->dst);
+  if (data == NULL) data = gpu->arena->data + message->arenaOffset;
+  return ULYX_NCCL(comm, ncclRecv(data, (size_t)message->bytes, ncclUint8, message->peer, comm, exchange->stream));
+}
+
+/* Of the messages of a pair the first alone has one. */
+static ulyxResult_t sendLabel(const ulyxGpu* gpu, const ulyxExchange* exchange, const ulyxMessage* message,
+                              ncclComm_t comm) {
   const ulyxLabel* const own = &gpu->labels.device[ULYX_LABEL_OWN];
-  return ULYX_NCCL(comm, ncclSend(own, sizeof *own, ncclUint8, peer, comm, stream));
+  if (!message->isFirst) return ulyxSuccess;
+  return ULYX_NCCL(comm, ncclSend(own, sizeof *own, ncclUint8, message->peer, comm, exchange->stream));
 }
 
-static ulyxResult_t receiveLabel(const ulyxGpu* gpu, ncclComm_t comm, int peer, cudaStream_t stream) {
-  ulyxLabel* const from = &gpu->labels.device[ULYX_LABEL_FROM(peer)];
-  return ULYX_NCCL(comm, ncclRecv(from, sizeof *from, ncclUint8, peer, comm, stream));
+static ulyxResult_t receiveLabel(const ulyxGpu* gpu, const ulyxExchange* exchange, const ulyxMessage* message,
+                                 ncclComm_t comm) {
+  ulyxLabel* const from = &gpu->labels.device[ULYX_LABEL_FROM(message->peer)];
+  if (!message->isFirst) return ulyxSuccess;
+  return ULYX_NCCL(comm, ncclRecv(from, sizeof *from, ncclUint8, message->peer, comm, exchange->stream));
 }
 
 /* Moves `next` past the messages of one group, posting each. */
-static ulyxResult_t postGroup(ulyxGpu* gpu, const ulyxExchange* exchange, const ulyxWire* wire, ncclComm_t comm,
-                              int group, int64_t* nextSend, int64_t* nextRecv) {
-  const bool labelled = gpu->labels.device != NULL;
+static ulyxResult_t postGroup(const ulyxGpu* gpu, const ulyxExchange* exchange, Post send, Post receive,
+                              ncclComm_t comm, int group, int64_t* nextSend, int64_t* nextRecv) {
+  const ulyxWire* const wire = &((const ulyxGpuPrepared*)exchange->prepared)->wire;
   for (; *nextSend < wire->sendCount && wire->sends[*nextSend].group == group; ++*nextSend) {
-    const ulyxMessage* const message = &wire->sends[*nextSend];
-    if (labelled && isFirstOfPair(wire->sends, *nextSend)) {
-      ULYX_TRY(sendLabel(gpu, comm, message->peer, exchange->stream));
-    }
-    const char* data = inPlace(gpu, message, exchange->src);
-    if (data == NULL) data = gpu->arena->data + message->arenaOffset;
-    ULYX_TRY(ULYX_NCCL(comm, ncclSend(data, (size_t)message->bytes, ncclUint8, message->peer, comm, exchange->stream)));
+    ULYX_TRY(send(gpu, exchange, &wire->sends[*nextSend], comm));
   }
   for (; *nextRecv < wire->recvCount && wire->recvs[*nextRecv].group == group; ++*nextRecv) {
-    const ulyxMessage* const message = &wire->recvs[*nextRecv];
-    if (labelled && isFirstOfPair(wire->recvs, *nextRecv)) {
-      ULYX_TRY(receiveLabel(gpu, comm, message->peer, exchange->stream));
-    }
-    char* data = inPlace(gpu, message, exchange->dst);
-    if (data == NULL) data = gpu->arena->data + message->arenaOffset;
-    ULYX_TRY(ULYX_NCCL(comm, ncclRecv(data, (size_t)message->bytes, ncclUint8, message->peer, comm, exchange->stream)));
+    ULYX_TRY(receive(gpu, exchange, &wire->recvs[*nextRecv], comm));
   }
   return ulyxSuccess;
 }
 
-static ulyxResult_t postAll(ulyxGpu* gpu, const ulyxExchange* exchange, const ulyxWire* wire, ncclComm_t comm) {
+static ulyxResult_t postAll(const ulyxGpu* gpu, const ulyxExchange* exchange, Post send, Post receive,
+                            ncclComm_t comm) {
   int64_t nextSend = 0, nextRecv = 0;
-  for (int group = 0; group < wire->groups; ++group) {
+  const int groups = ((const ulyxGpuPrepared*)exchange->prepared)->wire.groups;
+  for (int group = 0; group < groups; ++group) {
     ULYX_TRY(ULYX_NCCL(comm, ncclGroupStart()));
-    const ulyxResult_t posted = postGroup(gpu, exchange, wire, comm, group, &nextSend, &nextRecv);
+    const ulyxResult_t posted = postGroup(gpu, exchange, send, receive, comm, group, &nextSend, &nextRecv);
     const ncclResult_t ended = ncclGroupEnd(); /* on every path: the group is the thread's */
     if (posted != ulyxSuccess) return posted;
     ULYX_TRY(ulyxNcclResult(comm, ended, "ncclGroupEnd"));
@@ -113,11 +121,22 @@ static ulyxResult_t postAll(ulyxGpu* gpu, const ulyxExchange* exchange, const ul
   return ulyxSuccess;
 }
 
-static ulyxResult_t communicate(ulyxGpu* gpu, const ulyxExchange* exchange, const ulyxWire* wire) {
+static ulyxResult_t communicate(ulyxGpu* gpu, const ulyxExchange* exchange, const char* what, Post send, Post receive) {
   ncclComm_t comm = NULL;
-  ULYX_TRY(ulyxGuardEnterToEnqueue(&gpu->world.guard, "an exchange", &comm));
-  ULYX_TRY(ulyxGuardLeave(&gpu->world.guard, postAll(gpu, exchange, wire, comm)));
-  return gpu->labels.device != NULL && wire->recvCount > 0 ? ulyxLabelsCompare(&gpu->labels, exchange) : ulyxSuccess;
+  ULYX_TRY(ulyxGuardEnterToEnqueue(&gpu->world.guard, what, &comm));
+  return ulyxGuardLeave(&gpu->world.guard, postAll(gpu, exchange, send, receive, comm));
+}
+
+/* In groups of their own: where a pair means different numbers of bytes, NCCL's proxies of a network give up as soon as
+ * too many come, with all that is under way. The rank that sends them has the other's label by then. */
+static ulyxResult_t exchangeLabels(ulyxGpu* gpu, const ulyxExchange* exchange) {
+  ULYX_TRY(ulyxLabelsWrite(&gpu->labels, exchange));
+  ULYX_TRY(communicate(gpu, exchange, "the labels of an exchange", sendLabel, receiveLabel));
+  return ulyxLabelsCompare(&gpu->labels, exchange);
+}
+
+static ulyxResult_t exchangeMessages(ulyxGpu* gpu, const ulyxExchange* exchange) {
+  return communicate(gpu, exchange, "an exchange", sendMessage, receiveMessage);
 }
 
 static int64_t messageBytes(const ulyxMessage* messages, int64_t count) {
@@ -145,7 +164,7 @@ static ulyxResult_t runForked(ulyxGpu* gpu, const ulyxExchange* exchange, const 
   ULYX_TRY(ULYX_CUDA(cudaEventRecord(gpu->fork, exchange->stream)));
   ULYX_TRY(ulyxBranchFork(gpu, &gpu->beside));
   ulyxResult_t result = ulyxSuccess;
-  ULYX_TRY_GOTO(communicate(gpu, exchange, wire), joinSide);
+  ULYX_TRY_GOTO(exchangeMessages(gpu, exchange), joinSide);
   ULYX_TRY_GOTO(copyBeside(gpu, exchange, wire, ownBytes), joinSide);
   ULYX_TRY_GOTO(addUnpack(gpu, exchange, wire), joinSide);
   ULYX_TRY_GOTO(ulyxGpuFlush(gpu, gpu->maxCtas, exchange->stream), joinSide);
@@ -157,7 +176,7 @@ joinSide: /* on every path: a capture with an unjoined stream could not be ended
 }
 
 static ulyxResult_t runInline(ulyxGpu* gpu, const ulyxExchange* exchange, const ulyxWire* wire) {
-  ULYX_TRY(communicate(gpu, exchange, wire));
+  ULYX_TRY(exchangeMessages(gpu, exchange));
   ULYX_TRY(addUnpack(gpu, exchange, wire));
   return ulyxGpuFlush(gpu, gpu->maxCtas, exchange->stream);
 }
@@ -170,7 +189,7 @@ ulyxResult_t ulyxNcclCarry(ulyxGpu* gpu, const ulyxExchange* exchange) {
   const int64_t ownBytes = ulyxCopiesBytes(phase->copies + own[0], own[1] - own[0]);
   const bool forks = wired && ownBytes >= FORK_BYTES;
   ulyxCopyBatchReset(&gpu->batch);
-  if (wired && gpu->labels.device != NULL) ULYX_TRY(ulyxLabelsWrite(&gpu->labels, exchange));
+  if (wired && gpu->labels.device != NULL) ULYX_TRY(exchangeLabels(gpu, exchange));
   ULYX_TRY(addPack(gpu, exchange, wire)); /* first in the batch: the wire waits for it */
   if (!forks) ULYX_TRY(ulyxGpuAddOwn(gpu, exchange, gpu->maxCtas, exchange->stream));
   ULYX_TRY(ulyxGpuFlush(gpu, gpu->maxCtas, exchange->stream));

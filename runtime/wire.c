@@ -24,7 +24,7 @@ static bool isDense(const ulyxCopy* copy, Side side) {
 
 /* NCCL 2.28 gives each (peer, message) a batch on up to 32 channels of one kernel, and cuts at 254 batches.
  * Within 8 ranks 6 messages a pair stay below that, within 16 ranks 3, within 48 ranks 1; 7 distances of one
- * message stay below it at any world size. A label is on one channel: at most a batch a peer more, 239 within 48. */
+ * message stay below it at any world size. */
 int ulyxWireMessagesPerPair(int nRanks) {
   return nRanks <= 8 ? 6 : nRanks <= 16 ? 3 : 1;
 }
@@ -104,6 +104,7 @@ static void addMessage(Builder* builder, bool sending, ulyxMessage message) {
   ulyxWire* const wire = builder->wire;
   findImage(phase->copies + message.firstCopy, wire->places + message.firstCopy, sending, &message);
   message.arenaOffset = builder->arenaBytes;
+  message.isFirst = message.firstCopy == (sending ? phase->sendStart : phase->recvStart)[message.peer];
   /* scratch lies in the arena itself: what arrives there whole is never staged */
   const bool staged = sending || message.buffer != ULYX_SCRATCH;
   if (staged) builder->arenaBytes += ulyxAlignUp(message.bytes, ULYX_WIRE_ALIGNMENT);

@@ -27,6 +27,7 @@
 typedef struct ulyxMessage {
   int peer;
   int group;
+  bool isFirst; /* of the pair's, in this direction */
   int64_t bytes;
   int64_t arenaOffset;          /* where it is staged, if it is */
   int64_t firstCopy, copyCount; /* of the phase's copies */

@@ -46,6 +46,7 @@ static int64_t deadlineIn(int timeoutMs) {
 
 static ulyxResult_t speakOfDeadline(ulyxResult_t result, int nRanks, int rank, int timeoutMs) {
   if (result != ulyxTimeout) return result;
+  if (nRanks == 1) return ulyxFail(ulyxTimeout, "NCCL made no communicator of one rank within %d ms", timeoutMs);
   return ulyxFail(ulyxTimeout, "rank %d waited %d ms for the other ranks of %d to join; one did not come", rank,
                   timeoutMs, nRanks);
 }

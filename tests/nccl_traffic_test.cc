@@ -101,7 +101,7 @@ TEST(NcclTraffic, OfDenseShapesIsTheRemoteBytesTwoLabelsAndPaddingBetweenThreeTe
   });
 }
 
-TEST(NcclTraffic, OfASteadyExchangeIsOneGroupTwoLaunchesALabelAPeerAndNothingAllocated) {
+TEST(NcclTraffic, OfASteadyExchangeIsTwoGroupsTwoLaunchesALabelAPeerAndNothingAllocated) {
   const int nRanks = 4;
   const Session session(Sim(), nRanks);
   const Shape shape = Shape(64, 8, 32).KvHeads(4);
@@ -113,7 +113,7 @@ TEST(NcclTraffic, OfASteadyExchangeIsOneGroupTwoLaunchesALabelAPeerAndNothingAll
     });
     const fakeCounters after = fakeGet();
     const int64_t exchanges = int64_t{2} * kTimes * nRanks;
-    EXPECT_EQ(after.groups - before.groups, exchanges);
+    EXPECT_EQ(after.groups - before.groups, 2 * exchanges);
     EXPECT_EQ(after.sends - before.sends, 2 * exchanges * (nRanks - 1));
     EXPECT_EQ(after.receives - before.receives, 2 * exchanges * (nRanks - 1));
     EXPECT_EQ(after.labels - before.labels, exchanges);

@@ -159,9 +159,13 @@ static ulyxResult_t exchange(Rank* self, int64_t number) {
   return ulyxSuccess;
 }
 
-static void goOnAlone(const Options* options) {
+/* Ranks that share a GPU share it with kernels of stopped ones, which spin for as long as these are stopped. */
+static void goOnAlone(const Options* given) {
   ulyxUniqueId_t id;
   Rank alone;
+  Options patient = *given;
+  const Options* const options = &patient;
+  if (given->hosts) patient.timeoutMs = 30000;
   must(ulyxGetUniqueId(&id), "ulyxGetUniqueId of the next world");
   setUp(options, &alone, &id, 1, 0);
   must(exchange(&alone, 0), "exchange of the next world");
