@@ -358,13 +358,15 @@ typedef struct ulyxRuntimeInfo {
 /* Also on a closed runtime. */
 ULYX_API ulyxResult_t ulyxRuntimeGetInfo(ulyxRuntime_t rt, ulyxRuntimeInfo_t* info);
 
-/* What a device found while an exchange ran (direct, copy_engine), ulyxSuccess if nothing; ulyxGetLastError has the
+/* What a device found while an exchange ran, ulyxSuccess if nothing; ulyxGetLastError has the
  * words. Does not wait for anything. Also on a closed runtime.
  *
  * ulyxMismatch: the ranks meant different exchanges, and every rank finds out. direct has moved nothing, save in an
  * all-to-all in which two ranks disagree about each other alone: the others have stored their rows, and every output is
  * void. copy_engine cannot recall what was queued: the outputs are void, and where the ranks' outputs lay differently
- * so is other memory from ulyxMemAlloc. Told once, by this call or by the next exchange, which is enqueued all the same
+ * so is other memory from ulyxMemAlloc. By nccl (with agreePlans) the ranks that were sent what is another exchange's
+ * find out, after it has come; where numbers of bytes differ the exchange does not end, and a later ulyxTimeout or
+ * ulyxRemoteError names the plans. Told once, by this call or by the next exchange, which is enqueued all the same
  * so that the ranks stay in step.
  * ulyxTimeout, ulyxRemoteError: a rank did not come, gave up, or made two exchanges at once. Told for ever, by
  * exchanges too, which then do nothing; destroy the runtime. Outputs of copy_engine are void, on the rank that did not

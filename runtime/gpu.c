@@ -250,8 +250,8 @@ static ulyxResult_t tell(void* self) {
   return told;
 }
 
-static void explain(void* self, const ulyxGuardExchange* exchange, ncclResult_t ofNccl, char* text, size_t bytes) {
-  ulyxLabelsExplain(&((const ulyxGpu*)self)->labels, exchange, ofNccl, text, bytes);
+static void explain(void* self, const ulyxGuardExchange* exchange, char* text, size_t bytes) {
+  ulyxLabelsExplain(&((const ulyxGpu*)self)->labels, exchange, text, bytes);
 }
 
 /* Kernels that are replayed cannot be asked about: they get the whole moment. */

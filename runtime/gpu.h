@@ -67,6 +67,9 @@ static inline unsigned char* ulyxAt(void* base, int64_t offset) {
   return (unsigned char*)base + offset;
 }
 
+/* A rank that has enqueued a part of an exchange alone is out of step with the others: loses the world. */
+void ulyxGpuLoseHalfWay(ulyxGpu* gpu);
+
 /* Adds a copy to the batch, which is launched with at most maxCtas blocks where it is full. */
 ulyxResult_t ulyxGpuAddStrip(ulyxGpu* gpu, ulyxStrip strip, int maxCtas, cudaStream_t stream);
 /* Launches what was added; the batch is empty after, also on failure. */

@@ -14,6 +14,13 @@ ulyxResult_t ulyxGpuFlush(ulyxGpu* gpu, int maxCtas, cudaStream_t stream) {
   return ulyxCudaResult(error, "launch of the copy kernel");
 }
 
+void ulyxGpuLoseHalfWay(ulyxGpu* gpu) {
+  ulyxUndoBegin(); /* the call says what failed */
+  ulyxGuardLose(&gpu->world.guard, ulyxRemoteError,
+                "an exchange failed half-way on this rank, which is out of step since; destroy the runtime");
+  ulyxUndoEnd();
+}
+
 ulyxResult_t ulyxGpuAddStrip(ulyxGpu* gpu, ulyxStrip strip, int maxCtas, cudaStream_t stream) {
   while (strip.rows > 0) {
     if (ulyxCopyBatchIsFull(&gpu->batch)) ULYX_TRY(ulyxGpuFlush(gpu, maxCtas, stream));

@@ -5,7 +5,6 @@
 
 #include "chain.h"
 #include "kernels.h"
-#include "statement.h"
 #include "sum.h"
 
 static int transportOf(const ulyxExchange* exchange) {
@@ -93,14 +92,6 @@ static ulyxResult_t checkStream(const ulyxGpu* gpu, ulyxStream_t stream, bool* c
   return ulyxSuccess;
 }
 
-/* A rank that has not launched all of an exchange is out of step with those that it meets on the device. */
-static void loseHalfWay(ulyxGpu* gpu) {
-  ulyxUndoBegin(); /* the call says what failed */
-  ulyxGuardLose(&gpu->world.guard, ulyxRemoteError,
-                "an exchange failed half-way on this rank, which is out of step since; destroy the runtime");
-  ulyxUndoEnd();
-}
-
 /* An exchange outside a graph is followed by the event of its end, also if it failed half-way: what it launched still
  * uses the arena. */
 static ulyxResult_t follow(ulyxGpu* gpu, const ulyxExchange* exchange, bool byNccl, bool halfWay) {
@@ -111,7 +102,7 @@ static ulyxResult_t follow(ulyxGpu* gpu, const ulyxExchange* exchange, bool byNc
     const ulyxGuardExchange watched = {exchange->number, exchange->operation, exchange->plan};
     ulyxKeepFirst(&result, ulyxGuardWatch(&world->guard, exchange->stream, watched));
   } else if (halfWay) {
-    loseHalfWay(gpu);
+    ulyxGpuLoseHalfWay(gpu);
   }
   return result;
 }

@@ -256,25 +256,65 @@ __attribute__((format(printf, 3, 4))) static void loseNow(ulyxGuard* guard, ulyx
   va_end(arguments);
 }
 
-static void look(ulyxGuard* guard) {
-  const int64_t patienceNs = guard->timeoutMs * ULYX_NS_A_MS;
-  if (guard->call != NULL && ulyxNowNs() - guard->calledNs > patienceNs) {
-    loseNow(guard, ulyxTimeout, "%s took longer than %d ms: a rank did not come; destroy the runtime", guard->call,
-            guard->timeoutMs);
-    return;
-  }
+/* What NCCL's own threads have met, a network's end among it; kernels of it wait on for ever. */
+static ncclResult_t failureOfNccl(const ulyxGuard* guard) {
+  ncclResult_t found = ncclSuccess;
+  if (guard->comm == NULL || ncclCommGetAsyncError(guard->comm, &found) != ncclSuccess) return ncclSuccess;
+  return found == ncclInProgress ? ncclSuccess : found;
+}
+
+/* The oldest exchange that runs, and what is known of why it does; with the lock held, which is released meanwhile.
+ * False: it has ended, or the world was lost, by then. */
+static bool explainOldest(ulyxGuard* guard, ulyxGuardExchange* exchange, char* because, size_t bytes) {
+  const ulyxGuardOwner owner = guard->owner;
+  const int oldest = guard->oldest;
+  const int64_t movedNs = guard->movedNs;
+  *exchange = guard->exchanges[oldest];
+  (void)snprintf(because, bytes, "a rank did not come");
+  if (owner.explain == NULL) return true;
+  guard->losing = true;
+  pthread_mutex_unlock(&guard->lock);
+  owner.explain(owner.self, exchange, because, bytes);
+  pthread_mutex_lock(&guard->lock);
+  guard->losing = false;
+  pthread_cond_broadcast(&guard->changed);
   countEnded(guard);
-  if (guard->running == 0 || ulyxNowNs() - guard->movedNs <= patienceNs) return;
-  const ulyxGuardExchange exchange = guard->exchanges[guard->oldest];
-  ncclResult_t ofNccl = ncclSuccess; /* what it found in its own threads; a kernel of it does not end for that */
-  char because[REASON_BYTES] = "a rank did not come";
-  if (guard->comm != NULL && ncclCommGetAsyncError(guard->comm, &ofNccl) != ncclSuccess) ofNccl = ncclSuccess;
-  if (guard->owner.explain != NULL) {
-    guard->owner.explain(guard->owner.self, &exchange, ofNccl, because, sizeof because);
+  return guard->lost == ulyxSuccess && guard->running > 0 && guard->oldest == oldest && guard->movedNs == movedNs;
+}
+
+static void loseToNccl(ulyxGuard* guard, ncclResult_t failure) {
+  char because[REASON_BYTES];
+  ulyxGuardExchange exchange;
+  if (guard->running > 0 && explainOldest(guard, &exchange, because, sizeof because)) {
+    loseNow(guard, ulyxRemoteError,
+            "NCCL failed in exchange %" PRId64 " (%s of plan %016" PRIx64 "): %s; %s; destroy the runtime",
+            exchange.number, exchange.operation, exchange.plan, ncclGetErrorString(failure), because);
+  } else { /* no effect where the world was lost meanwhile */
+    loseNow(guard, ulyxRemoteError, "NCCL failed: %s; destroy the runtime", ncclGetErrorString(failure));
   }
+}
+
+static void loseToDeadline(ulyxGuard* guard) {
+  char because[REASON_BYTES];
+  ulyxGuardExchange exchange;
+  if (!explainOldest(guard, &exchange, because, sizeof because)) return;
   loseNow(guard, ulyxTimeout,
           "exchange %" PRId64 " by nccl (%s of plan %016" PRIx64 ") did not end within %d ms: %s; destroy the runtime",
           exchange.number, exchange.operation, exchange.plan, guard->timeoutMs, because);
+}
+
+static void look(ulyxGuard* guard) {
+  const int64_t patienceNs = guard->timeoutMs * ULYX_NS_A_MS;
+  const ncclResult_t failure = failureOfNccl(guard);
+  countEnded(guard);
+  if (failure != ncclSuccess) {
+    loseToNccl(guard, failure);
+  } else if (guard->call != NULL && ulyxNowNs() - guard->calledNs > patienceNs) {
+    loseNow(guard, ulyxTimeout, "%s took longer than %d ms: a rank did not come; destroy the runtime", guard->call,
+            guard->timeoutMs);
+  } else if (guard->running > 0 && ulyxNowNs() - guard->movedNs > patienceNs) {
+    loseToDeadline(guard);
+  }
 }
 
 /* Until something changes, or for a small part of the deadline. */

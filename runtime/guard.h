@@ -3,8 +3,8 @@
  * What keeps a rank from waiting for ever on NCCL, which has no deadlines: the one way to end a wait in it is to abort
  * the communicator from another thread. A guard owns the communicator's life. Calls into NCCL stand between
  * ulyxGuardEnter and ulyxGuardLeave; what they have put on a stream is then waited for (ulyxGuardWait), watched by
- * event (ulyxGuardWatch), or part of a graph. A thread of the guard looks, and past the deadline loses the world: for
- * good, with the reason kept.
+ * event (ulyxGuardWatch), or part of a graph. A thread of the guard looks, and past the deadline, or once NCCL says
+ * that it failed, loses the world: for good, with the reason kept.
  *
  * Losing goes in one order, whoever does it. The owner tells its kernels and its peers. If NCCL may be at work, its
  * communicator is then aborted, by the guard's thread: that takes away the memory that the owner's kernels have
@@ -42,8 +42,8 @@ typedef struct ulyxGuardOwner {
    * may be at rest. */
   ulyxResult_t (*tell)(void* self);
   void (*settle)(void* self); /* waits for this rank's kernels, ULYX_GRACE_MS at most */
-  /* Writes why an exchange that is watched did not end by the deadline. With the guard's lock held, as `reported`. */
-  void (*explain)(void* self, const ulyxGuardExchange* exchange, ncclResult_t ofNccl, char* text, size_t bytes);
+  /* Writes why an exchange that is watched does not end. By the guard's thread. */
+  void (*explain)(void* self, const ulyxGuardExchange* exchange, char* text, size_t bytes);
 } ulyxGuardOwner;
 
 typedef struct ulyxGuard {
@@ -53,7 +53,7 @@ typedef struct ulyxGuard {
   bool ready;             /* lock and condition exist */
   bool started;           /* the thread exists */
   bool ending;
-  bool losing;     /* the owner is telling */
+  bool losing;     /* the owner is telling, or explaining */
   bool doomed;     /* the communicator is being aborted */
   bool aborted;    /* and is gone */
   ncclComm_t comm; /* NULL: destroyed or aborted */

@@ -22,8 +22,10 @@ static ulyxResult_t create(ulyxLabels* labels) {
   ULYX_TRY(ULYX_CUDA(cudaMallocHost((void**)&labels->seen, labelBytes(labels))));
   ULYX_TRY(ULYX_CUDA(cudaStreamCreateWithFlags(&labels->looking, cudaStreamNonBlocking)));
   memset(labels->found, 0, sizeof *labels->found);
-  ULYX_TRY(ULYX_CUDA(cudaMemset(labels->device, 0, labelBytes(labels))));
-  return ULYX_CUDA(cudaDeviceSynchronize());
+  memset(labels->seen, 0, labelBytes(labels));
+  ULYX_TRY(ULYX_CUDA(
+      cudaMemcpyAsync(labels->device, labels->seen, labelBytes(labels), cudaMemcpyHostToDevice, labels->looking)));
+  return ULYX_CUDA(cudaStreamSynchronize(labels->looking));
 }
 
 ulyxResult_t ulyxLabelsCreate(int nRanks, int rank, ulyxLabels* labels) {
@@ -88,10 +90,10 @@ ulyxResult_t ulyxLabelsPassing(ulyxLabels* labels) {
   __atomic_store_n(&labels->found->peer, 0, __ATOMIC_RELEASE);
   return ulyxFail(ulyxMismatch,
                   "exchange %" PRIu64 " by nccl is %s of plan %016" PRIx64 " here, rank %u sent exchange %" PRIu64
-                  ", %s of plan %016" PRIx64
+                  ", %.*s of plan %016" PRIx64
                   "; the output is void; every rank must make the same calls on equal plans in the same order",
                   found.mine.number, found.mine.operation, found.mine.plan, found.peer - 1, found.theirs.number,
-                  found.theirs.operation, found.theirs.plan);
+                  ULYX_LABEL_NAME_BYTES - 1, found.theirs.operation, found.theirs.plan);
 }
 
 /* ---- Why an exchange does not end ---------------------------------------------------------------------- */
@@ -133,6 +135,13 @@ static int nameAbsent(const ulyxLabels* labels, char* text, size_t bytes) {
   return absent;
 }
 
+static bool isSentSomething(const ulyxLabels* labels) {
+  for (int rank = 0; rank < labels->nRanks; ++rank) {
+    if (labels->seen[ULYX_LABEL_FROM(rank)].state != ulyxLabelNone) return true;
+  }
+  return false;
+}
+
 /* By the labels that have been looked at. */
 static void explain(const ulyxLabels* labels, const ulyxGuardExchange* exchange, char* text, size_t bytes) {
   char absent[MOST_NAMED * 18 + 32];
@@ -147,23 +156,20 @@ static void explain(const ulyxLabels* labels, const ulyxGuardExchange* exchange,
                    "; every rank must make the same calls on equal plans in the same order",
                    other, from->number, ULYX_LABEL_NAME_BYTES - 1, from->operation, from->plan);
   } else if (nameAbsent(labels, absent, sizeof absent) > 0) {
-    (void)snprintf(text, bytes, "%s did not come", absent);
-  } else {
+    (void)snprintf(text, bytes, "nothing came from %s", absent);
+  } else if (isSentSomething(labels)) {
     (void)snprintf(text, bytes, "every rank that sends to this one came; one was lost since, or does not receive");
+  } else {
+    (void)snprintf(text, bytes, "this rank only sends, and a rank does not receive");
   }
 }
 
-void ulyxLabelsExplain(const ulyxLabels* labels, const ulyxGuardExchange* exchange, ncclResult_t ofNccl, char* text,
-                       size_t bytes) {
-  if (labels->device == NULL || !look(labels)) {
+void ulyxLabelsExplain(const ulyxLabels* labels, const ulyxGuardExchange* exchange, char* text, size_t bytes) {
+  if (labels->device != NULL && look(labels)) {
+    explain(labels, exchange, text, bytes);
+  } else {
     (void)snprintf(text, bytes,
                    "a rank did not come, came with another exchange, as its own error would say, or what precedes it "
                    "on its stream takes longer");
-  } else {
-    explain(labels, exchange, text, bytes);
-  }
-  const size_t used = strlen(text);
-  if (ofNccl != ncclSuccess && ofNccl != ncclInProgress) {
-    (void)snprintf(text + used, bytes - used, ", or NCCL lost it: %s", ncclGetErrorString(ofNccl));
   }
 }

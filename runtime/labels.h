@@ -22,18 +22,17 @@ ulyxResult_t ulyxLabelsDestroy(ulyxLabels* labels);
 
 /* Before the exchange's messages on its stream: its label, and from whom one is expected. */
 ulyxResult_t ulyxLabelsWrite(const ulyxLabels* labels, const ulyxExchange* exchange);
-/* After them. */
+/* After its messages. */
 ulyxResult_t ulyxLabelsCompare(const ulyxLabels* labels, const ulyxExchange* exchange);
 
 /* What was found since the last call, spoken as ulyxMismatch; it passes with the asking. */
 ulyxResult_t ulyxLabelsPassing(ulyxLabels* labels);
 bool ulyxLabelsHavePassing(const ulyxLabels* labels);
 
-/* Writes why an exchange that was enqueued has not ended, as far as the labels tell and NCCL (ncclSuccess: nothing);
- * within ULYX_GRACE_MS, while the device waits. Any one thread; the current device is the rank's. The label of a
- * rank that did come can be missing: over a network NCCL gives up where a pair means different numbers of bytes. The
- * pair's other rank has this one's then. */
-void ulyxLabelsExplain(const ulyxLabels* labels, const ulyxGuardExchange* exchange, ncclResult_t ofNccl, char* text,
-                       size_t bytes);
+/* Writes why an exchange that was enqueued has not ended, as far as the labels tell; within ULYX_GRACE_MS, while the
+ * device waits. Any one thread; the current device is the rank's. The label of a rank that did come can be missing:
+ * over a network NCCL gives up where a pair means different numbers of bytes. The pair's other rank has this one's
+ * then. */
+void ulyxLabelsExplain(const ulyxLabels* labels, const ulyxGuardExchange* exchange, char* text, size_t bytes);
 
 #endif /* ULYX_RUNTIME_LABELS_H_ */

@@ -3,9 +3,9 @@
  * One exchange over NCCL: one kernel packs what is not already a message into the arena, sends and receives go
  * in one group, one kernel unpacks what is not already in place. A rank's own copies never go through the
  * wire: small ones ride with the pack kernel, large ones run on a stream of our own while the wire works.
- * Where ranks compare labels, these go first.
+ * Where ranks compare labels, these go ahead of the messages.
  *
- * Order on the caller's stream: [previous exchange's end] labels, pack, fork, group, unpack, join. */
+ * Order on the caller's stream: [previous exchange's end] pack, label, fork, groups, compare, unpack, join. */
 #include "check.h"
 #include "gpu.h"
 
@@ -121,22 +121,22 @@ static ulyxResult_t postAll(const ulyxGpu* gpu, const ulyxExchange* exchange, Po
   return ulyxSuccess;
 }
 
-static ulyxResult_t communicate(ulyxGpu* gpu, const ulyxExchange* exchange, const char* what, Post send, Post receive) {
+/* Labels go in groups of their own: where a pair means different numbers of bytes, NCCL's proxies of a network give up
+ * as soon as too many come, with all that is under way; where both send, the one that sends too many has the other's
+ * label by then. A rank that has sent labels alone is out of step, so nothing else stands between them and the
+ * messages. */
+static ulyxResult_t communicate(ulyxGpu* gpu, const ulyxExchange* exchange) {
   ncclComm_t comm = NULL;
-  ULYX_TRY(ulyxGuardEnterToEnqueue(&gpu->world.guard, what, &comm));
-  return ulyxGuardLeave(&gpu->world.guard, postAll(gpu, exchange, send, receive, comm));
-}
-
-/* In groups of their own: where a pair means different numbers of bytes, NCCL's proxies of a network give up as soon as
- * too many come, with all that is under way. The rank that sends them has the other's label by then. */
-static ulyxResult_t exchangeLabels(ulyxGpu* gpu, const ulyxExchange* exchange) {
-  ULYX_TRY(ulyxLabelsWrite(&gpu->labels, exchange));
-  ULYX_TRY(communicate(gpu, exchange, "the labels of an exchange", sendLabel, receiveLabel));
+  const bool labelled = gpu->labels.device != NULL;
+  ULYX_TRY(ulyxGuardEnterToEnqueue(&gpu->world.guard, "an exchange", &comm));
+  ulyxResult_t result = labelled ? postAll(gpu, exchange, sendLabel, receiveLabel, comm) : ulyxSuccess;
+  const bool begun = labelled && result == ulyxSuccess;
+  if (result == ulyxSuccess) result = postAll(gpu, exchange, sendMessage, receiveMessage, comm);
+  const bool halfWay = begun && result != ulyxSuccess;
+  result = ulyxGuardLeave(&gpu->world.guard, result);
+  if (halfWay) ulyxGpuLoseHalfWay(gpu);
+  if (result != ulyxSuccess || !labelled) return result;
   return ulyxLabelsCompare(&gpu->labels, exchange);
-}
-
-static ulyxResult_t exchangeMessages(ulyxGpu* gpu, const ulyxExchange* exchange) {
-  return communicate(gpu, exchange, "an exchange", sendMessage, receiveMessage);
 }
 
 static int64_t messageBytes(const ulyxMessage* messages, int64_t count) {
@@ -164,7 +164,7 @@ static ulyxResult_t runForked(ulyxGpu* gpu, const ulyxExchange* exchange, const 
   ULYX_TRY(ULYX_CUDA(cudaEventRecord(gpu->fork, exchange->stream)));
   ULYX_TRY(ulyxBranchFork(gpu, &gpu->beside));
   ulyxResult_t result = ulyxSuccess;
-  ULYX_TRY_GOTO(exchangeMessages(gpu, exchange), joinSide);
+  ULYX_TRY_GOTO(communicate(gpu, exchange), joinSide);
   ULYX_TRY_GOTO(copyBeside(gpu, exchange, wire, ownBytes), joinSide);
   ULYX_TRY_GOTO(addUnpack(gpu, exchange, wire), joinSide);
   ULYX_TRY_GOTO(ulyxGpuFlush(gpu, gpu->maxCtas, exchange->stream), joinSide);
@@ -176,7 +176,7 @@ joinSide: /* on every path: a capture with an unjoined stream could not be ended
 }
 
 static ulyxResult_t runInline(ulyxGpu* gpu, const ulyxExchange* exchange, const ulyxWire* wire) {
-  ULYX_TRY(exchangeMessages(gpu, exchange));
+  ULYX_TRY(communicate(gpu, exchange));
   ULYX_TRY(addUnpack(gpu, exchange, wire));
   return ulyxGpuFlush(gpu, gpu->maxCtas, exchange->stream);
 }
@@ -189,10 +189,10 @@ ulyxResult_t ulyxNcclCarry(ulyxGpu* gpu, const ulyxExchange* exchange) {
   const int64_t ownBytes = ulyxCopiesBytes(phase->copies + own[0], own[1] - own[0]);
   const bool forks = wired && ownBytes >= FORK_BYTES;
   ulyxCopyBatchReset(&gpu->batch);
-  if (wired && gpu->labels.device != NULL) ULYX_TRY(exchangeLabels(gpu, exchange));
   ULYX_TRY(addPack(gpu, exchange, wire)); /* first in the batch: the wire waits for it */
   if (!forks) ULYX_TRY(ulyxGpuAddOwn(gpu, exchange, gpu->maxCtas, exchange->stream));
   ULYX_TRY(ulyxGpuFlush(gpu, gpu->maxCtas, exchange->stream));
   if (!wired) return ulyxSuccess;
+  if (gpu->labels.device != NULL) ULYX_TRY(ulyxLabelsWrite(&gpu->labels, exchange));
   return forks ? runForked(gpu, exchange, wire, ownBytes) : runInline(gpu, exchange, wire);
 }

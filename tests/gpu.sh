@@ -169,7 +169,7 @@ lose() {
   together=$3
   shift 3
   log=$logs/loss.$signal.$transport${1:-}.log
-  timeout 400 build/cuda/tests/peer_loss -s "$signal" -n "${ULYX_TRIALS:-100}" -j "$together" -T 3000 -t "$transport" \
+  timeout 1200 build/cuda/tests/peer_loss -s "$signal" -n "${ULYX_TRIALS:-100}" -j "$together" -T 3000 -t "$transport" \
     "$@" >"$log" 2>&1
   status=$?
   echo "peer_loss -s $signal -t $transport $*: $(tail -n 1 "$log")"
@@ -207,7 +207,7 @@ processes() {
     (
       export RANK=$rank LOCAL_RANK=$rank WORLD_SIZE="$ranks" LOCAL_WORLD_SIZE="$ranks"
       [ -z "${hosts:-}" ] || export NCCL_HOSTID="host-$rank" LOCAL_RANK=0 LOCAL_WORLD_SIZE=1
-      [ -z "${hosts:-}" ] || CUDA_VISIBLE_DEVICES=$(device $((rank % gpus)))
+      [ -z "${hosts:-}" ] || export CUDA_VISIBLE_DEVICES="$(device $((rank % gpus)))"
       exec timeout 100 "$@"
     ) >"$logs/processes.$rank.log" 2>&1 &
     running="$running $!"
@@ -260,6 +260,7 @@ run_hosts() {
       done
     done
     if python3 -c 'import torch' 2>/dev/null; then
+      # on the first GPU
       # shellcheck disable=SC2016 # the ranks' shells replace these
       check_under_torchrun 2 --no-python sh -c 'NCCL_HOSTID=host-$RANK LOCAL_RANK=0 exec python3 "$0" "$@"'
     fi

@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <stdexcept>
@@ -167,6 +168,32 @@ TEST(Lost, ByAnAgreementThatTimesOutOwnKernelsEndBeforeTheCommunicatorIsAborted)
     }
     EXPECT_TRUE(order.aborted);
     EXPECT_TRUE(heldBack || !order.hungAtAbort);
+  }
+}
+
+// A network's end is known to NCCL's own threads long before the deadline; its kernels wait on.
+TEST(Lost, ByAFailureOfNcclSaysSoAtOnceWithTheExchange) {
+  const ulyxConfig_t config = WithTimeout(20000);
+  const Oracle oracle(kShape.c, kRanks, TestSeed());
+  for (const bool runs : {true, false}) {
+    const Session session(Of(ulyxTransportNccl), kRanks, &config);
+    std::vector<std::unique_ptr<Traveller>> own(kRanks);
+    session.Run([&](int rank) { own[rank] = std::make_unique<Traveller>(session, oracle, kShape, rank); });
+    if (runs) {
+      fakeSetHanging(1);
+      session.Run([&](int rank) { MUST(own[rank]->GoTheOtherWay()); });
+    }
+    const Clock::time_point start = Clock::now();
+    int named = 0;
+    fakeSetNcclFailure(ncclRemoteError);
+    for (int rank = 0; rank < kRanks; rank++) {
+      EXPECT_TRUE(Refused(Found(session.Runtime(rank)), ulyxRemoteError,
+                          {"NCCL failed", ncclGetErrorString(ncclRemoteError), "destroy the runtime"}));
+      named += std::strstr(ulyxGetLastError(session.Runtime(rank)), "in exchange 1 (seq_to_heads of plan") != nullptr;
+    }
+    EXPECT_EQ(named > 0, runs);  // the first abort frees the simulated device for the other rank's exchange as well
+    EXPECT_LT(Clock::now() - start, kSoon);
+    fakeSetNcclFailure(ncclSuccess);
   }
 }
 

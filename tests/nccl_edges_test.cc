@@ -114,6 +114,47 @@ TEST(NcclEdges, ADifferentOrderOfExchangesIsToldToBothRanksByTheirNextCallNaming
   }
 }
 
+// What has sent nothing yet may be made again; what has sent labels alone may not, since they would be taken for data.
+TEST(NcclEdges, ARankThatFailsBeforeItsLabelsMakesTheExchangeAgainAndOneThatFailsBehindThemIsOutOfStep) {
+  const struct {
+    const char* function;
+    int nth;
+    bool again;
+  } faults[] = {{"ulyxLaunchLabelWrite", 1, true},
+                {"ulyxLaunchCopies", 1, true},
+                {"ncclGroupStart", 1, true},
+                {"ncclGroupStart", 2, false}};
+  for (const auto& fault : faults) {
+    SCOPED_TRACE(std::string(fault.function) + " " + std::to_string(fault.nth));
+    ulyxConfig_t config = ULYX_CONFIG_INITIALIZER;
+    config.timeoutMs = 1000;
+    Session session(*Worlds().front(), 2, &config);
+    const Shape shape(4, 4, 8);  // as many bytes a pair as a label has
+    const Oracle oracle(shape.c, 2, TestSeed());
+    session.Run([&](int rank) {
+      const ulyxPlan_t plan = MakePlan(session, shape.c, rank);
+      const RankTensors tensors(session, oracle, rank, Ordinary);
+      const auto go = [&] {
+        const ulyxTensor_t in = tensors.OutputIn(plan), out = tensors.OutputOut(plan);
+        return ulyxHeadsToSeq(plan, &in, &out, session.Stream(rank));
+      };
+      if (rank == 1) {
+        fakeFailNthHere(fault.function, fault.nth);
+        EXPECT_NE(go(), ulyxSuccess);
+        fakeFailNthHere(nullptr, 0);
+      }
+      if (fault.again) {
+        MUST(go());
+      } else if (rank == 1) {
+        EXPECT_TRUE(Refused(go(), ulyxRemoteError, {"half-way", "destroy the runtime"}));
+      } else {
+        EXPECT_NE(go(), ulyxSuccess);  // nobody sends it anything
+      }
+    });
+    session.Destroy();
+  }
+}
+
 // One rank's labels would be another's first bytes.
 TEST(NcclEdges, RanksThatDoNotBothCompareTheirPlansMakeNoRuntime) {
   ulyxUniqueId_t id;

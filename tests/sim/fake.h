@@ -117,6 +117,9 @@ void fakeSetCapturing(struct CUstream_st* stream, int capturing);
  * so, and nobody waits. 0. */
 void fakeSetBusy(int busy);
 
+/* What NCCL's own threads have met: ncclCommGetAsyncError says so of every communicator (ncclResult_t). ncclSuccess. */
+void fakeSetNcclFailure(int result);
+
 /* ulyx_sim only: how long an event takes to be ready after its record. 0. */
 void fakeSetLagMs(int ms);
 

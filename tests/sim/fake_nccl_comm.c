@@ -392,7 +392,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* asyncError) {
   if (result != ncclSuccess) return result;
   fakeLock();
   settle(comm, false);
-  *asyncError = comm->asyncError;
+  *asyncError = comm->asyncError == ncclSuccess ? (ncclResult_t)fakeNcclFailure() : comm->asyncError;
   fakeUnlock();
   return ncclSuccess;
 }

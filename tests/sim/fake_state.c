@@ -28,10 +28,11 @@ typedef struct fakeSettings {
   int busy;
   int lagMs;
   int abortMs;
+  int ncclFailure;
 } fakeSettings;
 
 #define FAKE_DEFAULT_SETTINGS \
-  { 20000, 16, 1, 0, 1, 0, 0, 0 }
+  { 20000, 16, 1, 0, 1, 0, 0, 0, 0 }
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static fakeCounters counters;
@@ -188,6 +189,9 @@ int fakeDeviceCount(void) {
 bool fakeWindowSupport(void) {
   return readSetting(&settings.windowSupport) != 0;
 }
+int fakeNcclFailure(void) {
+  return readSetting(&settings.ncclFailure);
+}
 int fakeLagMs(void) {
   return readSetting(&settings.lagMs);
 }
@@ -212,6 +216,9 @@ void fakeSetDeviceCount(int count) {
 }
 void fakeSetWindowSupport(int supported) {
   writeSetting(&settings.windowSupport, supported);
+}
+void fakeSetNcclFailure(int result) {
+  writeSetting(&settings.ncclFailure, result);
 }
 void fakeSetLagMs(int ms) {
   writeSetting(&settings.lagMs, ms);

@@ -48,5 +48,6 @@ bool fakeCudaGone(void);
 bool fakeNvlink(void);
 bool fakeBusy(void);
 int fakeLagMs(void);
+int fakeNcclFailure(void); /* ncclResult_t */
 
 #endif /* ULYX_TESTS_SIM_FAKE_STATE_H_ */
