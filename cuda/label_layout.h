@@ -2,8 +2,8 @@
  *
  * Whose messages are, which NCCL does not say: it moves bytes whatever they are, and waits for ever where a pair means
  * different numbers of them. So in every exchange a rank sends a label to each peer that it sends anything, before all
- * else. A kernel writes it; one behind the labels compares those that came with this rank's own. While NCCL waits the
- * host can look at them: they have the same size whatever follows. */
+ * else. A kernel writes it; one behind the messages compares the labels that came with this rank's own. While NCCL
+ * waits the host can look at them: they have the same size whatever follows. */
 #ifndef ULYX_LABEL_LAYOUT_H_
 #define ULYX_LABEL_LAYOUT_H_
 
