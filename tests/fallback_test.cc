@@ -114,17 +114,36 @@ TEST(Broken, ExchangesLeaveNoRankWithTheNextOnesData) {
   }
 }
 
-TEST(Broken, SettingsThatDifferAreRefusedOnEveryRankWithBothValues) {
+namespace {
+
+// Of two ranks, as each configures itself.
+template <class Configure>
+void ExpectNoRuntime(const Configure& configure, std::initializer_list<std::string> words) {
   ulyxUniqueId_t id;
   MUST(ulyxGetUniqueId(&id));
   RunRanks(2, [&](int rank) {
     Worlds().front()->Use(rank);
     ulyxConfig_t config = ULYX_CONFIG_INITIALIZER;
-    config.transport = rank == 0 ? ulyxTransportNccl : ulyxTransportAuto;
+    configure(rank, &config);
     ulyxRuntime_t runtime = nullptr;
-    EXPECT_TRUE(Refused(ulyxRuntimeCreate(&config, 2, id, rank, &runtime), ulyxMismatch, {"nccl", "auto", "alike"}));
+    EXPECT_TRUE(Refused(ulyxRuntimeCreate(&config, 2, id, rank, &runtime), ulyxMismatch, words));
     EXPECT_EQ(runtime, nullptr);
   });
+}
+
+}  // namespace
+
+TEST(Broken, SettingsThatDifferAreRefusedOnEveryRankWithBothValues) {
+  ExpectNoRuntime(
+      [](int rank, ulyxConfig_t* config) { config->transport = rank == 0 ? ulyxTransportNccl : ulyxTransportAuto; },
+      {"nccl", "auto", "alike"});
+  // One rank's labels would be the other's first bytes.
+  ExpectNoRuntime(
+      [](int rank, ulyxConfig_t* config) {
+        config->transport = ulyxTransportNccl;
+        config->agreePlans = rank;
+      },
+      {"agreePlans 0", "rank 1", "and 1", "configure them alike"});
 }
 
 }  // namespace ulyx_test

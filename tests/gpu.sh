@@ -206,9 +206,11 @@ processes() {
   while [ $rank -lt "$ranks" ]; do
     (
       export RANK=$rank LOCAL_RANK=$rank WORLD_SIZE="$ranks" LOCAL_WORLD_SIZE="$ranks"
-      [ -z "${hosts:-}" ] || export NCCL_HOSTID="host-$rank" LOCAL_RANK=0 LOCAL_WORLD_SIZE=1
-      [ -z "${hosts:-}" ] || CUDA_VISIBLE_DEVICES=$(device $((rank % gpus)))
-      export CUDA_VISIBLE_DEVICES="${CUDA_VISIBLE_DEVICES:-$devices}"
+      if [ -n "${hosts:-}" ]; then
+        export NCCL_HOSTID="host-$rank" LOCAL_RANK=0 LOCAL_WORLD_SIZE=1
+        devices=$(device $((rank % gpus)))
+      fi
+      export CUDA_VISIBLE_DEVICES="$devices"
       exec timeout 100 "$@"
     ) >"$logs/processes.$rank.log" 2>&1 &
     running="$running $!"

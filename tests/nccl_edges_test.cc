@@ -8,7 +8,6 @@
 
 #include "fake.h"
 #include "support/exchange_check.h"
-#include "support/ranks.h"
 #include "support/shapes.h"
 #include "support/status.h"
 #include "support/traveller.h"
@@ -153,22 +152,6 @@ TEST(NcclEdges, ARankThatFailsBeforeItsLabelsMakesTheExchangeAgainAndOneThatFail
     });
     session.Destroy();
   }
-}
-
-// One rank's labels would be another's first bytes.
-TEST(NcclEdges, RanksThatDoNotBothCompareTheirPlansMakeNoRuntime) {
-  ulyxUniqueId_t id;
-  MUST(ulyxGetUniqueId(&id));
-  RunRanks(2, [&](int rank) {
-    Worlds().front()->Use(rank);
-    ulyxConfig_t config = ULYX_CONFIG_INITIALIZER;
-    config.transport = ulyxTransportNccl;
-    config.agreePlans = rank;
-    ulyxRuntime_t runtime = nullptr;
-    EXPECT_TRUE(Refused(ulyxRuntimeCreate(&config, 2, id, rank, &runtime), ulyxMismatch,
-                        {"agreePlans 0", "rank 1", "and 1", "configure them alike"}));
-    EXPECT_EQ(runtime, nullptr);
-  });
 }
 
 TEST(NcclEdges, ReservingWhatIsThereAlreadyAllocatesNothing) {
