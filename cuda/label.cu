@@ -10,8 +10,25 @@ constexpr int kThreads = 128;
 constexpr int kWarp = 32;
 constexpr uint32_t kNobody = UINT32_MAX;
 
+using AtomicWord = unsigned long long;
+static_assert(sizeof(AtomicWord) == sizeof(uint64_t), "CUDA's atomics have a type of their own");
+
+// Of two exchanges that begin at once one finds the other.
+__device__ void begin(const ulyxLabelWrite& write) {
+  ulyxLabel* const own = &write.labels[ULYX_LABEL_OWN];
+  volatile ulyxLabelOverlap* const overlap = write.overlap;
+  const uint64_t before = atomicExch(reinterpret_cast<AtomicWord*>(&own->state), AtomicWord{ulyxLabelWritten});
+  if (before == ulyxLabelWritten && overlap->found == 0) {
+    overlap->number = write.own.number;
+    overlap->running = own->number;
+    __threadfence_system();
+    overlap->found = 1;
+  }
+  *own = write.own;
+}
+
 __global__ void __launch_bounds__(kThreads) writeKernel(const __grid_constant__ ulyxLabelWrite write) {
-  if (threadIdx.x == 0) write.labels[ULYX_LABEL_OWN] = write.own;
+  if (threadIdx.x == 0 && write.firstRank == 0) begin(write);
   for (int i = static_cast<int>(threadIdx.x); i < write.count; i += kThreads) {
     ulyxLabel expected = {};
     expected.state = (write.awaited[i / 64] >> (i % 64) & 1) != 0 ? ulyxLabelAwaited : ulyxLabelNone;
@@ -29,6 +46,16 @@ __device__ void copyLabel(volatile ulyxLabel* to, const ulyxLabel& from) {
 
 // The lowest rank's is told, unless the host has not yet read an earlier one. What has not come was given up by an
 // abort.
+__device__ void tell(const ulyxLabelCompare& compare, uint32_t wrong) {
+  const ulyxLabel* const labels = compare.labels;
+  volatile ulyxMislabelled* const found = compare.found;
+  if (wrong == kNobody || found->peer != 0) return;
+  copyLabel(&found->mine, labels[ULYX_LABEL_OWN]);
+  copyLabel(&found->theirs, labels[ULYX_LABEL_FROM(wrong)]);
+  __threadfence_system();
+  found->peer = 1 + wrong;
+}
+
 __global__ void __launch_bounds__(kWarp) compareKernel(const ulyxLabelCompare compare) {
   const ulyxLabel* const labels = compare.labels;
   uint32_t wrong = kNobody;
@@ -38,12 +65,9 @@ __global__ void __launch_bounds__(kWarp) compareKernel(const ulyxLabelCompare co
     if (differs) wrong = min(wrong, static_cast<uint32_t>(rank));
   }
   wrong = __reduce_min_sync(UINT32_MAX, wrong);
-  volatile ulyxMislabelled* const found = compare.found;
-  if (threadIdx.x != 0 || wrong == kNobody || found->peer != 0) return;
-  copyLabel(&found->mine, labels[ULYX_LABEL_OWN]);
-  copyLabel(&found->theirs, labels[ULYX_LABEL_FROM(wrong)]);
-  __threadfence_system();
-  found->peer = 1 + wrong;
+  if (threadIdx.x != 0) return;
+  tell(compare, wrong);
+  compare.labels[ULYX_LABEL_OWN].state = ulyxLabelEnded;
 }
 
 }  // namespace

@@ -3,7 +3,8 @@
  * Whose messages are, which NCCL does not say: it moves bytes whatever they are, and waits for ever where a pair means
  * different numbers of them. So in every exchange a rank sends a label to each peer that it sends anything, before all
  * else. A kernel writes it; one behind the messages compares the labels that came with this rank's own. While NCCL
- * waits the host can look at them: they have the same size whatever follows. */
+ * waits the host can look at them: they have the same size whatever follows. Exchanges of a rank share them, so a
+ * kernel that writes finds one that has not ended. */
 #ifndef ULYX_LABEL_LAYOUT_H_
 #define ULYX_LABEL_LAYOUT_H_
 
@@ -14,7 +15,8 @@
 typedef enum {
   ulyxLabelNone = 0, /* the peer sends nothing in this exchange */
   ulyxLabelAwaited,
-  ulyxLabelWritten
+  ulyxLabelWritten,
+  ulyxLabelEnded /* this rank's own: all messages have come */
 } ulyxLabelState;
 
 typedef struct ulyxLabel {
@@ -31,9 +33,17 @@ typedef struct ulyxLabel {
 
 #define ULYX_LABEL_RANKS_A_LAUNCH 512
 
-/* What a launch writes: its own label, and what is expected from ranks [firstRank, firstRank + count). */
+/* An exchange that began while another was running, in host memory that the device writes once: found last. */
+typedef struct ulyxLabelOverlap {
+  uint64_t number, running;
+  uint32_t found; /* 1 */
+} ulyxLabelOverlap;
+
+/* What a launch writes: what is expected from ranks [firstRank, firstRank + count), and that from rank 0 on, the last
+ * of an exchange's, its own label. */
 typedef struct ulyxLabelWrite {
   ulyxLabel* labels;
+  volatile ulyxLabelOverlap* overlap;
   ulyxLabel own;
   int32_t firstRank, count;
   uint64_t awaited[ULYX_LABEL_RANKS_A_LAUNCH / 64]; /* bit r: from rank firstRank + r */
@@ -46,7 +56,7 @@ typedef struct ulyxMislabelled {
 } ulyxMislabelled;
 
 typedef struct ulyxLabelCompare {
-  const ulyxLabel* labels;
+  ulyxLabel* labels;
   volatile ulyxMislabelled* found;
   int32_t nRanks;
 } ulyxLabelCompare;

@@ -235,7 +235,9 @@ static ulyxResult_t createBranch(const ulyxSettings* settings, ulyxBranch* branc
 }
 
 static ulyxResult_t reported(void* self) {
-  return ulyxMeetingsLost(&((const ulyxGpu*)self)->meetings);
+  const ulyxGpu* const gpu = self;
+  ULYX_TRY(ulyxMeetingsLost(&gpu->meetings));
+  return ulyxLabelsLost(&gpu->labels);
 }
 
 static ulyxResult_t tell(void* self) {

@@ -11,7 +11,7 @@
 #include "check.h"
 #include "clock.h"
 
-/* Between two looks: a small part of the deadline. */
+/* Between two looks: a small part of the deadline. Where there is none NCCL may fail all the same. */
 #define LOOKS_A_DEADLINE 20
 #define LONGEST_LOOK_MS 250
 
@@ -304,7 +304,7 @@ static void loseToDeadline(ulyxGuard* guard) {
 }
 
 static void look(ulyxGuard* guard) {
-  const int64_t patienceNs = guard->timeoutMs * ULYX_NS_A_MS;
+  const int64_t patienceNs = guard->timeoutMs > 0 ? guard->timeoutMs * ULYX_NS_A_MS : INT64_MAX;
   const ncclResult_t failure = failureOfNccl(guard);
   countEnded(guard);
   if (failure != ncclSuccess) {
@@ -319,12 +319,13 @@ static void look(ulyxGuard* guard) {
 
 /* Until something changes, or for a small part of the deadline. */
 static void rest(ulyxGuard* guard) {
-  if (guard->timeoutMs == 0 || guard->lost != ulyxSuccess) {
+  if (guard->lost != ulyxSuccess) {
     (void)pthread_cond_wait(&guard->changed, &guard->lock);
     return;
   }
   const int64_t shareMs = ulyxMax64(1, guard->timeoutMs / LOOKS_A_DEADLINE);
-  const struct timespec until = ulyxTimeAt(ulyxNowNs() + ulyxMin64(shareMs, LONGEST_LOOK_MS) * ULYX_NS_A_MS);
+  const int64_t restMs = guard->timeoutMs > 0 ? ulyxMin64(shareMs, LONGEST_LOOK_MS) : LONGEST_LOOK_MS;
+  const struct timespec until = ulyxTimeAt(ulyxNowNs() + restMs * ULYX_NS_A_MS);
   (void)pthread_cond_timedwait(&guard->changed, &guard->lock, &until);
 }
 
@@ -337,7 +338,7 @@ static void* keepWatch(void* argument) {
     if (guard->doomed && !guard->aborted) reap(guard);
     if (guard->ending) break;
     rest(guard);
-    if (!guard->ending && guard->lost == ulyxSuccess && guard->timeoutMs > 0) look(guard);
+    if (!guard->ending && guard->lost == ulyxSuccess) look(guard);
   }
   pthread_mutex_unlock(&guard->lock);
   return NULL;

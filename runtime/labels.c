@@ -19,9 +19,11 @@ static size_t labelBytes(const ulyxLabels* labels) {
 static ulyxResult_t create(ulyxLabels* labels) {
   ULYX_TRY(ULYX_CUDA(cudaMalloc((void**)&labels->device, labelBytes(labels))));
   ULYX_TRY(ULYX_CUDA(cudaMallocHost((void**)&labels->found, sizeof *labels->found)));
+  ULYX_TRY(ULYX_CUDA(cudaMallocHost((void**)&labels->overlap, sizeof *labels->overlap)));
   ULYX_TRY(ULYX_CUDA(cudaMallocHost((void**)&labels->seen, labelBytes(labels))));
   ULYX_TRY(ULYX_CUDA(cudaStreamCreateWithFlags(&labels->looking, cudaStreamNonBlocking)));
   memset(labels->found, 0, sizeof *labels->found);
+  memset(labels->overlap, 0, sizeof *labels->overlap);
   memset(labels->seen, 0, labelBytes(labels));
   ULYX_TRY(ULYX_CUDA(
       cudaMemcpyAsync(labels->device, labels->seen, labelBytes(labels), cudaMemcpyHostToDevice, labels->looking)));
@@ -43,6 +45,7 @@ ulyxResult_t ulyxLabelsDestroy(ulyxLabels* labels) {
   ulyxResult_t result = ulyxSuccess;
   if (labels->looking != NULL) ulyxKeepFirst(&result, ULYX_CUDA(cudaStreamDestroy(labels->looking)));
   if (labels->seen != NULL) ulyxKeepFirst(&result, ULYX_CUDA(cudaFreeHost(labels->seen)));
+  if (labels->overlap != NULL) ulyxKeepFirst(&result, ULYX_CUDA(cudaFreeHost(labels->overlap)));
   if (labels->found != NULL) ulyxKeepFirst(&result, ULYX_CUDA(cudaFreeHost(labels->found)));
   if (labels->device != NULL) ulyxKeepFirst(&result, ULYX_CUDA(cudaFree(labels->device)));
   *labels = (ulyxLabels){0};
@@ -53,13 +56,15 @@ ulyxResult_t ulyxLabelsDestroy(ulyxLabels* labels) {
 
 ulyxResult_t ulyxLabelsWrite(const ulyxLabels* labels, const ulyxExchange* exchange) {
   ulyxLabelWrite write = {.labels = labels->device,
+                          .overlap = labels->overlap,
                           .own = {.state = ulyxLabelWritten,
                                   .signature = exchange->signature,
                                   .plan = exchange->plan,
                                   .number = (uint64_t)exchange->number}};
   (void)snprintf(write.own.operation, sizeof write.own.operation, "%s", exchange->operation);
   const int64_t* const start = exchange->phase->recvStart;
-  for (int first = 0; first < labels->nRanks; first += write.count) {
+  const int last = (labels->nRanks - 1) / ULYX_LABEL_RANKS_A_LAUNCH * ULYX_LABEL_RANKS_A_LAUNCH;
+  for (int first = last; first >= 0; first -= ULYX_LABEL_RANKS_A_LAUNCH) { /* 0 last: the exchange begins with it */
     write.firstRank = first;
     write.count = (int)ulyxMin64(labels->nRanks - first, ULYX_LABEL_RANKS_A_LAUNCH);
     memset(write.awaited, 0, sizeof write.awaited);
@@ -94,6 +99,16 @@ ulyxResult_t ulyxLabelsPassing(ulyxLabels* labels) {
                   "; the output is void; every rank must make the same calls on equal plans in the same order",
                   found.mine.number, found.mine.operation, found.mine.plan, found.peer - 1, found.theirs.number,
                   ULYX_LABEL_NAME_BYTES - 1, found.theirs.operation, found.theirs.plan);
+}
+
+/* Both used one arena and one set of labels: neither output can be trusted, nor what the peers got. */
+ulyxResult_t ulyxLabelsLost(const ulyxLabels* labels) {
+  if (labels->overlap == NULL || __atomic_load_n(&labels->overlap->found, __ATOMIC_ACQUIRE) == 0) return ulyxSuccess;
+  return ulyxFail(ulyxRemoteError,
+                  "exchange %" PRIu64 " by nccl began while exchange %" PRIu64
+                  " of this runtime (rank %d) was running: a graph replayed beside an exchange or another graph, or "
+                  "exchanges on two branches of one; order them by events; destroy the runtime",
+                  labels->overlap->number, labels->overlap->running, labels->rank);
 }
 
 /* ---- Why an exchange does not end ---------------------------------------------------------------------- */
@@ -147,7 +162,7 @@ static void explain(const ulyxLabels* labels, const ulyxGuardExchange* exchange,
   char absent[MOST_NAMED * 18 + 32];
   const ulyxLabel* const own = &labels->seen[ULYX_LABEL_OWN];
   const int other = findOther(labels);
-  if (own->state != ulyxLabelWritten || own->number != (uint64_t)exchange->number) {
+  if (own->state < ulyxLabelWritten || own->number != (uint64_t)exchange->number) {
     (void)snprintf(text, bytes, "what precedes it on its stream has not ended");
   } else if (other >= 0) {
     const ulyxLabel* const from = &labels->seen[ULYX_LABEL_FROM(other)];

@@ -10,10 +10,11 @@
 #include "transport.h"
 
 typedef struct ulyxLabels {
-  ulyxLabel* device;      /* [1 + nRanks]; NULL: exchanges have no labels */
-  ulyxMislabelled* found; /* pinned */
-  ulyxLabel* seen;        /* [1 + nRanks], pinned: what explaining looks at */
-  cudaStream_t looking;   /* on which nothing else runs */
+  ulyxLabel* device;         /* [1 + nRanks]; NULL: exchanges have no labels */
+  ulyxMislabelled* found;    /* pinned */
+  ulyxLabelOverlap* overlap; /* pinned */
+  ulyxLabel* seen;           /* [1 + nRanks], pinned: what explaining looks at */
+  cudaStream_t looking;      /* on which nothing else runs */
   int nRanks, rank;
 } ulyxLabels;
 
@@ -27,6 +28,8 @@ ulyxResult_t ulyxLabelsCompare(const ulyxLabels* labels, const ulyxExchange* exc
 
 /* What was found since the last call, spoken as ulyxMismatch; it passes with the asking. */
 ulyxResult_t ulyxLabelsPassing(ulyxLabels* labels);
+/* Speaks of an exchange that found another of this rank's running; ulyxSuccess while none has. */
+ulyxResult_t ulyxLabelsLost(const ulyxLabels* labels);
 bool ulyxLabelsHavePassing(const ulyxLabels* labels);
 
 /* Writes why an exchange that was enqueued has not ended, as far as the labels tell; within ULYX_GRACE_MS, while the

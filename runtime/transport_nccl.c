@@ -5,7 +5,7 @@
  * wire: small ones ride with the pack kernel, large ones run on a stream of our own while the wire works.
  * Where ranks compare labels, these go ahead of the messages.
  *
- * Order on the caller's stream: [previous exchange's end] pack, label, fork, groups, compare, unpack, join. */
+ * Order on the caller's stream: [previous exchange's end] pack, fork, label, groups, compare, unpack, join. */
 #include "check.h"
 #include "gpu.h"
 
@@ -123,20 +123,27 @@ static ulyxResult_t postAll(const ulyxGpu* gpu, const ulyxExchange* exchange, Po
 
 /* Labels go in groups of their own: where a pair means different numbers of bytes, NCCL's proxies of a network give up
  * as soon as too many come, with all that is under way; where both send, the one that sends too many has the other's
- * label by then. A rank that has sent labels alone is out of step, so nothing else stands between them and the
- * messages. */
+ * label by then. */
+static ulyxResult_t postLabelled(const ulyxGpu* gpu, const ulyxExchange* exchange, ncclComm_t comm) {
+  ULYX_TRY(postAll(gpu, exchange, sendLabel, receiveLabel, comm));
+  ULYX_TRY(postAll(gpu, exchange, sendMessage, receiveMessage, comm));
+  return ulyxLabelsCompare(&gpu->labels, exchange);
+}
+
+/* A rank that has sent labels alone is out of step, and one that does not compare would find itself running. */
 static ulyxResult_t communicate(ulyxGpu* gpu, const ulyxExchange* exchange) {
   ncclComm_t comm = NULL;
   const bool labelled = gpu->labels.device != NULL;
   ULYX_TRY(ulyxGuardEnterToEnqueue(&gpu->world.guard, "an exchange", &comm));
-  ulyxResult_t result = labelled ? postAll(gpu, exchange, sendLabel, receiveLabel, comm) : ulyxSuccess;
+  ulyxResult_t result = labelled ? ulyxLabelsWrite(&gpu->labels, exchange) : ulyxSuccess;
   const bool begun = labelled && result == ulyxSuccess;
-  if (result == ulyxSuccess) result = postAll(gpu, exchange, sendMessage, receiveMessage, comm);
+  if (result == ulyxSuccess) {
+    result = labelled ? postLabelled(gpu, exchange, comm) : postAll(gpu, exchange, sendMessage, receiveMessage, comm);
+  }
   const bool halfWay = begun && result != ulyxSuccess;
   result = ulyxGuardLeave(&gpu->world.guard, result);
   if (halfWay) ulyxGpuLoseHalfWay(gpu);
-  if (result != ulyxSuccess || !labelled) return result;
-  return ulyxLabelsCompare(&gpu->labels, exchange);
+  return result;
 }
 
 static int64_t messageBytes(const ulyxMessage* messages, int64_t count) {
@@ -193,6 +200,5 @@ ulyxResult_t ulyxNcclCarry(ulyxGpu* gpu, const ulyxExchange* exchange) {
   if (!forks) ULYX_TRY(ulyxGpuAddOwn(gpu, exchange, gpu->maxCtas, exchange->stream));
   ULYX_TRY(ulyxGpuFlush(gpu, gpu->maxCtas, exchange->stream));
   if (!wired) return ulyxSuccess;
-  if (gpu->labels.device != NULL) ULYX_TRY(ulyxLabelsWrite(&gpu->labels, exchange));
   return forks ? runForked(gpu, exchange, wire, ownBytes) : runInline(gpu, exchange, wire);
 }

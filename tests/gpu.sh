@@ -3,7 +3,7 @@
 #
 # The run that CI cannot make, on the GPUs of a machine, all or those of CUDA_VISIBLE_DEVICES: builds, runs the whole
 # suite, then measures what docs/performance.md shows. Logs go to a directory; what docs/gpu-runs.md records is printed.
-# One GPU is enough for the parts suite, which skips what needs more, and hosts.
+# One GPU is enough for the parts suite, which skips what needs more, hosts and shared.
 #
 #   tests/gpu.sh [DIRECTORY [PART...]]      default build/gpu-run, and the parts up to soak
 #
@@ -16,6 +16,7 @@
 #   network   NCCL over sockets, as between hosts: one process of all ranks, and a process a rank
 #   python    the examples on tensors of all GPUs, with PyTorch
 #   hosts     NCCL between processes that it takes for hosts of their own, two ranks a GPU: exchanges, lost peers, PyTorch
+#   shared    the same by direct and copy_engine, between processes that share a GPU (tests/shared_gpu.c)
 set -u
 
 cd "$(dirname "$0")/.." || exit
@@ -29,7 +30,7 @@ gpus=$(echo "$devices" | tr ',' '\n' | grep -c .)
 device() { echo "$devices" | cut -d, -f$(($1 + 1)); }
 for part in "$@"; do
   case $part in
-    suite | hosts) [ "$gpus" -ge 1 ] ;;
+    suite | hosts | shared) [ "$gpus" -ge 1 ] ;;
     tables | compare | models | soak | loss | network | python) [ "$gpus" -ge 2 ] ;;
     *) echo "error: no part '$part'" >&2 && exit 2 ;;
   esac || { echo "error: too few GPUs for the part '$part': $gpus" >&2 && exit 1; }
@@ -169,7 +170,7 @@ lose() {
   together=$3
   shift 3
   log=$logs/loss.$signal.$transport${1:-}.log
-  timeout 1200 build/cuda/tests/peer_loss -s "$signal" -n "${ULYX_TRIALS:-100}" -j "$together" -T 3000 -t "$transport" \
+  timeout 1200 ${preload:+env "LD_PRELOAD=$preload"} build/cuda/tests/peer_loss -s "$signal" -n "${ULYX_TRIALS:-100}" -j "$together" -T 3000 -t "$transport" \
     "$@" >"$log" 2>&1
   status=$?
   echo "peer_loss -s $signal -t $transport $*: $(tail -n 1 "$log")"
@@ -179,7 +180,7 @@ lose() {
 run_loss() {
   pair=0
   running=''
-  for signal in kill stop absent; do
+  for signal in kill stop absent overlap; do
     for transport in nccl direct copy_engine; do
       CUDA_VISIBLE_DEVICES=$(device $((2 * pair))),$(device $((2 * pair + 1))) lose $signal $transport 16 &
       running="$running $!"
@@ -211,7 +212,7 @@ processes() {
         devices=$(device $((rank % gpus)))
       fi
       export CUDA_VISIBLE_DEVICES="$devices"
-      exec timeout 100 "$@"
+      exec timeout 100 ${preload:+env "LD_PRELOAD=$preload"} "$@"
     ) >"$logs/processes.$rank.log" 2>&1 &
     running="$running $!"
     rank=$((rank + 1))
@@ -253,25 +254,58 @@ run_network() {
   wait $! || failed=1
 }
 
+# Processes that NCCL takes for hosts: the perf programs on so many ranks, with more of their flags, and the example in
+# PyTorch on two.
+exchange_between_hosts() {
+  ranks=$1
+  shift
+  for program in seq_to_heads_perf heads_to_seq_perf all_to_all_rows_perf conv_halo_perf state_chain_perf; do
+    processes "$ranks" build/cuda/perf/$program --id-file "$logs/processes.id" -b 4096 -e 4099 -i 3 -n 10 -w 2 "$@"
+  done
+}
+check_between_hosts() {
+  python3 -c 'import torch' 2>/dev/null || return 0
+  # on the first GPU
+  # shellcheck disable=SC2016 # the ranks' shells replace these
+  check_under_torchrun 2 --no-python sh -c \
+    'NCCL_HOSTID=host-$RANK LOCAL_RANK=0 LD_PRELOAD=$1 && export NCCL_HOSTID LOCAL_RANK LD_PRELOAD && shift && exec python3 "$@"' \
+    sh "${preload:-}"
+}
+
 run_hosts() {
   (
     over_sockets
     hosts=1
-    for ranks in 2 $((2 * gpus > 2 ? 2 * gpus : 3)); do
-      for program in seq_to_heads_perf heads_to_seq_perf all_to_all_rows_perf conv_halo_perf state_chain_perf; do
-        processes "$ranks" build/cuda/perf/$program --id-file "$logs/processes.id" -b 4096 -e 4099 -i 3 -n 10 -w 2
-      done
-    done
-    if python3 -c 'import torch' 2>/dev/null; then
-      # on the first GPU
-      # shellcheck disable=SC2016 # the ranks' shells replace these
-      check_under_torchrun 2 --no-python sh -c 'NCCL_HOSTID=host-$RANK LOCAL_RANK=0 exec python3 "$0" "$@"'
-    fi
+    for ranks in 2 $((2 * gpus > 2 ? 2 * gpus : 3)); do exchange_between_hosts $ranks; done
+    check_between_hosts
     count_sockets
     unset NCCL_DEBUG NCCL_DEBUG_FILE
     await lose absent nccl 16 -H || failed=1
-    for signal in kill stop order; do
-      await lose $signal nccl 8 -H || failed=1
+    for signal in kill stop order overlap; do
+      await lose $signal nccl 12 -H || failed=1
+    done
+    exit $failed
+  ) &
+  wait $! || failed=1
+}
+
+run_shared() {
+  (
+    over_sockets
+    unset NCCL_DEBUG NCCL_DEBUG_FILE
+    hosts=1
+    preload=$PWD/build/cuda/tests/libshared_gpu.so
+    CUDA_VISIBLE_DEVICES=$(device 0)
+    devices=$CUDA_VISIBLE_DEVICES
+    gpus=1
+    export CUDA_VISIBLE_DEVICES
+    for transport in direct copy_engine; do
+      for ranks in 2 3; do exchange_between_hosts $ranks --transport $transport; done
+      ULYX_TRANSPORT=$transport check_between_hosts
+      await lose absent $transport 16 -H || failed=1
+      for signal in kill stop overlap; do
+        await lose $signal $transport 16 -H || failed=1
+      done
     done
     exit $failed
   ) &

@@ -164,6 +164,31 @@ TEST_F(Labels, ThatAreAnothersAreToldOnceWithBothSidesTheLowestRankFirst) {
   EXPECT_TRUE(Refused(ulyxLabelsPassing(&labels_), ulyxMismatch, {"rank 0 sent exchange 7, later of plan"}));
 }
 
+TEST_F(Labels, OfExchangesThatFollowEachOtherAreNothingToTell) {
+  Create(1100, 0, {1});  // more than one launch writes
+  for (int i = 0; i < 3; i++) {
+    Write();
+    Compare();
+  }
+  MUST(ulyxLabelsLost(&labels_));
+}
+
+TEST_F(Labels, OfAnExchangeThatBeginsWhileAnotherRunsLoseTheWorldOnceAndForAll) {
+  Create(1100, 7, {1});
+  Write();
+  ++exchange_.number;
+  MUST(ulyxLabelsLost(&labels_));
+  Write();
+  Compare();
+  for (int i = 0; i < 2; i++) {
+    EXPECT_TRUE(Refused(ulyxLabelsLost(&labels_), ulyxRemoteError,
+                        {"exchange 42 by nccl began while exchange 41", "rank 7", "order them by events"}));
+    exchange_.number += 10;
+    Write();  // one more that overlaps is not told
+    Write();
+  }
+}
+
 TEST_F(Labels, SayWhoDidNotCome) {
   Create(12, 0, {1, 2, 3});
   Write();

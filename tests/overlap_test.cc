@@ -22,7 +22,7 @@ ULYX_ON_EVERY_WORLD(Overlaps);
 
 TEST_P(Overlaps, LoseTheWorldWithWordsOnEveryRankAndANewOneWorks) {
   const int transport = GetParam()->Transport();
-  if (transport != ulyxTransportDirect && transport != ulyxTransportCopyEngine) GTEST_SKIP() << "no device looks";
+  if (transport == ulyxTransportLoopback) GTEST_SKIP() << "no device looks";
   const Shape shape(10, 6, 8);
   const Oracle oracle(shape.c, 3, TestSeed());
   {
@@ -42,12 +42,15 @@ TEST_P(Overlaps, LoseTheWorldWithWordsOnEveryRankAndANewOneWorks) {
       const ulyxQkv_t in = tensors.In(plan), out = tensors.Out(plan);
       (void)ulyxSeqToHeads(plan, &in, &out, session.Stream(rank));
       session.Synchronize(rank);
-      const ulyxResult_t expected = ulyxRemoteError;
+      // By nccl the peers hear of it as of one that does not come: by the deadline of their next exchange.
+      const bool told = rank == 1 || transport != ulyxTransportNccl;
+      const ulyxResult_t expected = told ? ulyxRemoteError : ulyxSuccess;
       ulyxResult_t found = ulyxSuccess;
       MUST(ulyxRuntimeGetAsyncError(runtime, &found));
       EXPECT_EQ(found, expected);
+      if (!told) return;
       EXPECT_TRUE(rank == 1 ? Refused(ulyxSeqToHeads(plan, &in, &out, session.Stream(rank)), expected,
-                                      {"exchange 5", "another of this runtime (rank 1)", "order them by events"})
+                                      {"exchange 5", "of this runtime (rank 1)", "order them by events"})
                             : Refused(ulyxSeqToHeads(plan, &in, &out, session.Stream(rank)), expected, {"gave up"}));
     });
   }

@@ -2,16 +2,17 @@
  *
  * A peer that dies or stands still in a loop of exchanges, again and again, on two GPUs with a process each:
  *
- *   peer_loss [-t nccl|direct|copy_engine] [-s kill|stop|absent|order] [-n TRIALS] [-j SIDE_BY_SIDE] [-T TIMEOUT_MS]
- * [-H]
+ *   peer_loss [-t nccl|direct|copy_engine] [-s kill|stop|absent|order|overlap] [-n TRIALS] [-j SIDE_BY_SIDE]
+ *             [-T TIMEOUT_MS] [-H]
  *
- * -H makes NCCL take each process for a host of its own, so that it goes through the network, and one GPU is enough.
+ * -H makes NCCL take each process for a host of its own, so that it goes through the network, and one GPU is enough;
+ * for direct and copy_engine the processes load shared_gpu.c before it.
  *
  * In each trial rank 1 gets a signal at a random moment, or never starts, or (nccl alone) makes an exchange of another
- * plan, with other numbers of bytes, that both have agreed upon; then one rank at least must name both plans. Rank 0
- * must get an error by the deadline and a second, be refused after that, destroy its runtime in bounded time, and then
- * go on with a world of its own. Every output until then is checked. Exit status: 0 all trials right, 1 some wrong, 2
- * wrong usage, 77 too few GPUs.
+ * plan, with other numbers of bytes, that both have agreed upon; then one rank at least must name both plans. Or it
+ * replays two graphs of exchanges beside each other, and must be told so. Rank 0 must get an error by the deadline and
+ * a second, be refused after that, destroy its runtime in bounded time, and then go on with a world of its own. Every
+ * output until then is checked. Exit status: 0 all trials right, 1 some wrong, 2 wrong usage, 77 too few GPUs.
  */
 #include <cuda_runtime_api.h>
 #include <errno.h>
@@ -175,6 +176,7 @@ static void goOnAlone(const Options* given) {
 /* In place of a signal. */
 #define ABSENT 0
 #define ORDER (-1)
+#define OVERLAP (-2)
 
 /* Before NCCL is asked for anything, since it takes its host's name once. */
 static void settle(const Options* options, int rank) {
@@ -237,6 +239,34 @@ static _Noreturn void survive(const Options* options, Trial* trial) {
   _exit(0);
 }
 
+static cudaGraphExec_t capture(const Rank* self) {
+  cudaGraph_t graph = NULL;
+  cudaGraphExec_t made = NULL;
+  mustCuda(cudaStreamBeginCapture(self->stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+  must(ulyxHeadsToSeq(self->plan, &self->in, &self->out, self->stream), "a captured exchange");
+  mustCuda(cudaStreamEndCapture(self->stream, &graph), "cudaStreamEndCapture");
+  mustCuda(cudaGraphInstantiate(&made, graph, 0), "cudaGraphInstantiate");
+  mustCuda(cudaGraphDestroy(graph), "cudaGraphDestroy");
+  return made;
+}
+
+/* Of each two replays one begins before the other has ended, since the peer has yet to come for either. Returns what
+ * the runtime then says. */
+static ulyxResult_t overlap(const Rank* self) {
+  cudaStream_t streams[] = {self->stream, NULL};
+  const cudaGraphExec_t graphs[] = {capture(self), capture(self)};
+  ulyxResult_t result = ulyxSuccess;
+  mustCuda(cudaStreamCreateWithFlags(&streams[1], cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  while (result == ulyxSuccess) {
+    for (int i = 0; i < 2; ++i) mustCuda(cudaGraphLaunch(graphs[i], streams[i]), "cudaGraphLaunch");
+    do {
+      must(ulyxRuntimeGetAsyncError(self->rt, &result), "ulyxRuntimeGetAsyncError");
+    } while (result == ulyxSuccess &&
+             (cudaStreamQuery(streams[0]) == cudaErrorNotReady || cudaStreamQuery(streams[1]) == cudaErrorNotReady));
+  }
+  return result;
+}
+
 static _Noreturn void beLost(const Options* options, Trial* trial) {
   Rank self;
   settle(options, 1);
@@ -250,7 +280,8 @@ static _Noreturn void beLost(const Options* options, Trial* trial) {
       self.out = self.otherOut;
       number = 1; /* what comes of it is not looked at */
     }
-    result = exchange(&self, number);
+    const bool overlaps = options->signal == OVERLAP && trial->struckNs != 0;
+    result = overlaps ? overlap(&self) : exchange(&self, number);
     trial->exchanges[1] += result == ulyxSuccess ? 1 : 0;
   }
   keepWords(trial, &self);
@@ -300,7 +331,7 @@ static bool strike(const Options* options, Trial* trial) {
   if (options->signal == ABSENT) return true;
   (void)nanosleep(&(struct timespec){.tv_nsec = (long)(rand() % 50000000)}, NULL);
   trial->struckNs = nowNs();
-  return options->signal == ORDER || kill(trial->ranks[1], options->signal) == 0;
+  return options->signal < 0 || kill(trial->ranks[1], options->signal) == 0;
 }
 
 static bool namesBoth(const Trial* trial, int rank) {
@@ -324,7 +355,7 @@ static const char* finish(const Options* options, Trial* trial, bool struck) {
   const bool hung = status == -1;
   if (hung) (void)kill(trial->ranks[0], SIGKILL);
   if (hung) (void)waitpid(trial->ranks[0], NULL, 0);
-  if (options->signal == ORDER && struck) {
+  if (options->signal < 0 && struck) {
     for (int ms = 0; ms < options->timeoutMs + SETTLE_MS && !__atomic_load_n(&trial->otherSaid, __ATOMIC_ACQUIRE);
          ++ms) {
       sleepMs(1);
@@ -341,6 +372,9 @@ static const char* finish(const Options* options, Trial* trial, bool struck) {
   if (trial->destroyMs > options->timeoutMs + SETTLE_MS) return "the destruction took too long";
   if (trial->result != ulyxTimeout && trial->result != ulyxRemoteError) return "the survivor got another error";
   if (options->signal == ORDER && !namePlans(trial)) return "the plans were not named";
+  if (options->signal == OVERLAP && strstr(trial->said[1], "of this runtime (rank 1) was running") == NULL) {
+    return "exchanges that overlapped were not told";
+  }
   return NULL;
 }
 
@@ -394,11 +428,11 @@ static int indexOf(const char* text, const char* const* names, int count) {
 
 static bool parse(int argc, char** argv, Options* options) {
   static const char* const transports[] = {"nccl", "direct", "copy_engine"};
-  static const char* const signals[] = {"kill", "stop", "absent", "order"};
-  static const int numbers[] = {SIGKILL, SIGSTOP, ABSENT, ORDER};
+  static const char* const signals[] = {"kill", "stop", "absent", "order", "overlap"};
+  static const int numbers[] = {SIGKILL, SIGSTOP, ABSENT, ORDER, OVERLAP};
   for (int option; (option = getopt(argc, argv, "t:s:n:j:T:H")) != -1;) {
     const int transport = option == 't' ? indexOf(optarg, transports, 3) : 0;
-    const int sent = option == 's' ? indexOf(optarg, signals, 4) : 0;
+    const int sent = option == 's' ? indexOf(optarg, signals, 5) : 0;
     const int number = option == '?' ? 0 : strchr("tsH", option) != NULL ? 1 : atoi(optarg);
     if (transport < 0 || sent < 0 || number < 1) return false;
     if (option == 't') options->transport = ulyxTransportNccl + transport;
@@ -417,13 +451,8 @@ int main(int argc, char** argv) {
   int wrong = 0, named = 0;
   if (!parse(argc, argv, &options)) {
     fprintf(stderr,
-            "usage: peer_loss [-t nccl|direct|copy_engine] [-s kill|stop|absent|order] [-n trials] [-j side by side] "
-            "[-T ms] "
-            "[-H]\n");
-    return 2;
-  }
-  if (options.hosts && options.transport != ulyxTransportNccl) {
-    fprintf(stderr, "error: between hosts (-H) there is nccl alone\n");
+            "usage: peer_loss [-t nccl|direct|copy_engine] [-s kill|stop|absent|order|overlap] [-n trials] "
+            "[-j side by side] [-T ms] [-H]\n");
     return 2;
   }
   if (options.signal == ORDER && options.transport != ulyxTransportNccl) {
@@ -445,8 +474,10 @@ int main(int argc, char** argv) {
                      &slowestDestroyMs, &named);
     (void)fflush(stdout);
   }
-  if (options.signal == ORDER) {
+  if (options.signal < 0) {
     for (int rank = 0; rank < 2; ++rank) printf("rank %d: %s\n", rank, trials[0].said[rank]);
+  }
+  if (options.signal == ORDER) {
     printf("both ranks named both plans in %d trials, one rank alone in the others that were right\n", named);
   }
   printf(

@@ -282,6 +282,17 @@ static bool reachesLabels(int device, const ulyxLabel* labels, int32_t ranks) {
   return fakeDeviceReaches(device, labels, (int64_t)sizeof *labels * ULYX_LABEL_FROM(ranks));
 }
 
+static void beginLabels(const ulyxLabelWrite* write) {
+  ulyxLabel* own = &write->labels[ULYX_LABEL_OWN];
+  ulyxLabelOverlap* overlap = (ulyxLabelOverlap*)write->overlap;
+  if (own->state == ulyxLabelWritten && __atomic_load_n(&overlap->found, __ATOMIC_ACQUIRE) == 0) {
+    overlap->number = write->own.number;
+    overlap->running = own->number;
+    __atomic_store_n(&overlap->found, 1, __ATOMIC_RELEASE);
+  }
+  *own = write->own;
+}
+
 cudaError_t ulyxLaunchLabelWrite(const ulyxLabelWrite* write, cudaStream_t stream) {
   FAKE_CUDA(cudaErrorLaunchOutOfResources);
   int device;
@@ -294,7 +305,7 @@ cudaError_t ulyxLaunchLabelWrite(const ulyxLabelWrite* write, cudaStream_t strea
     return refuse(__func__, device, "the labels are not within one block of this device's memory");
   }
   fakeCount(FAKE_COUNTER(labels), 1);
-  write->labels[ULYX_LABEL_OWN] = write->own;
+  if (write->firstRank == 0) beginLabels(write);
   for (int i = 0; i < write->count; i++) {
     const bool awaited = (write->awaited[i / 64] >> (i % 64) & 1) != 0;
     write->labels[ULYX_LABEL_FROM(write->firstRank + i)] =
@@ -321,6 +332,7 @@ cudaError_t ulyxLaunchLabelCompare(const ulyxLabelCompare* compare, cudaStream_t
     found->theirs = *from;
     __atomic_store_n(&found->peer, 1 + (uint32_t)rank, __ATOMIC_RELEASE);
   }
+  compare->labels[ULYX_LABEL_OWN].state = ulyxLabelEnded;
   return cudaSuccess;
 }
 

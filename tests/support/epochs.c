@@ -12,8 +12,9 @@ void ulyxTestSetExchangesDone(ulyxRuntime_t rt, uint64_t done) {
 
 bool ulyxTestBeginExchange(ulyxRuntime_t rt) {
   ulyxGpu* const gpu = (ulyxGpu*)rt->transport;
-  if (gpu->meetings.state == NULL) return false;
-  ++gpu->meetings.state->entered;
+  if (gpu->labels.device == NULL) return false;
+  gpu->labels.device[ULYX_LABEL_OWN].state = ulyxLabelWritten;
+  if (gpu->meetings.state != NULL) ++gpu->meetings.state->entered;
   return true;
 }
 
