@@ -180,7 +180,7 @@ lose() {
 run_loss() {
   pair=0
   running=''
-  for signal in kill stop absent overlap; do
+  for signal in kill stop absent overlap rest; do
     for transport in nccl direct copy_engine; do
       CUDA_VISIBLE_DEVICES=$(device $((2 * pair))),$(device $((2 * pair + 1))) lose $signal $transport 16 &
       running="$running $!"
@@ -281,7 +281,7 @@ run_hosts() {
     count_sockets
     unset NCCL_DEBUG NCCL_DEBUG_FILE
     await lose absent nccl 16 -H || failed=1
-    for signal in kill stop order overlap; do
+    for signal in kill stop order overlap rest; do
       await lose $signal nccl 12 -H || failed=1
     done
     exit $failed
@@ -303,7 +303,7 @@ run_shared() {
       for ranks in 2 3; do exchange_between_hosts $ranks --transport $transport; done
       ULYX_TRANSPORT=$transport check_between_hosts
       await lose absent $transport 16 -H || failed=1
-      for signal in kill stop overlap; do
+      for signal in kill stop overlap rest; do
         await lose $signal $transport 16 -H || failed=1
       done
     done
