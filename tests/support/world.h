@@ -121,7 +121,7 @@ bool WatchesThreads();
 
 // How many random cases a suite draws on a world: `fallback`, or as ULYX_TEST_SHAPES says; a quarter of it on the
 // further worlds of a sanitized program, where each costs many times as much and the first world has drawn them all,
-// and on every world under the thread sanitizer, since threads meet alike in every case.
+// and an eighth on every world under the thread sanitizer, since threads meet alike in every case.
 int CasesOn(const World& world, int fallback);
 bool IsThrifty(const World& world);
 
