@@ -6,6 +6,7 @@
 #   ulyx_install_packages build tests    the tests' needs too
 #   ulyx_install_packages reference      what makes the reference of the headers; tests skip that without it
 #   ulyx_install_packages drawings       what perf/plot.sh draws with; tests skip that without it
+#   ulyx_install_packages launchers      two mpiruns, of Open MPI and MPICH; tests skip those that are missing
 #   ulyx_install_packages checks         what static checks and fuzzing need: tests that are skipped without
 #
 # Installs only what is missing, as root or through sudo; a machine that has everything is left untouched and
@@ -32,6 +33,10 @@ ulyx_missing_packages() {
         ;;
       reference) command -v doxygen >/dev/null 2>&1 || echo doxygen ;;
       drawings) command -v gnuplot >/dev/null 2>&1 || echo gnuplot-nox ;;
+      launchers)
+        command -v mpirun.openmpi >/dev/null 2>&1 || mpirun --version 2>/dev/null | grep -q 'Open MPI' || echo openmpi-bin
+        command -v mpiexec.hydra >/dev/null 2>&1 || echo mpich
+        ;;
       checks)
         for ulyx_tool in clang clang-tidy clang-format cppcheck shellcheck; do
           command -v $ulyx_tool >/dev/null 2>&1 || echo $ulyx_tool

@@ -76,8 +76,8 @@ static bool agreeId(const perfOptions_t* options, const perfWorld_t* world, nccl
   _Static_assert(sizeof(carried) == sizeof(*id), "ulyx's unique id is NCCL's");
   if (world->firstRank == 0) {
     if (!perfUlyxOk(ulyxGetUniqueId(&carried), NULL, "ulyxGetUniqueId")) return false;
-    if (!perfIdFileWrite(options->idFile, world->nRanks, &carried)) return false;
-  } else if (!perfIdFileRead(options->idFile, world->nRanks, (int)options->timeoutSeconds, &carried)) {
+    if (!perfIdFileWrite(options->idFile, world->nRanks, world->job, &carried)) return false;
+  } else if (!perfIdFileRead(options->idFile, world->nRanks, world->job, (int)options->timeoutSeconds, &carried)) {
     return false;
   }
   memcpy(id, &carried, sizeof(*id));

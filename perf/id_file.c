@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -22,28 +21,13 @@ typedef struct idRecord {
 
 static const char idMagic[8] = "ulyxid1";
 
-/* A hash of what launchers call this job; equal on its ranks, usually different in the next run. */
-static uint64_t hashOfJob(void) {
-  static const char* const names[] = {"TORCHELASTIC_RUN_ID", "MASTER_PORT",    "SLURM_JOB_ID",
-                                      "SLURM_STEP_ID",       "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"};
-  uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
-  for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-    const char* value = getenv(names[i]);
-    for (const char* c = value != NULL ? value : ""; *c != '\0'; c++) {
-      hash = (hash ^ (unsigned char)*c) * UINT64_C(1099511628211);
-    }
-    hash = (hash ^ 0xffu) * UINT64_C(1099511628211);
-  }
-  return hash;
-}
-
-bool perfIdFileWrite(const char* path, int nRanks, const ulyxUniqueId_t* id) {
+bool perfIdFileWrite(const char* path, int nRanks, uint64_t job, const ulyxUniqueId_t* id) {
   idRecord_t record;
   memset(&record, 0, sizeof(record));
   memcpy(record.magic, idMagic, sizeof(record.magic));
   record.nRanks = nRanks;
   record.writtenS = (int64_t)time(NULL);
-  record.job = hashOfJob();
+  record.job = job;
   record.id = *id;
 
   char besidePath[4096];
@@ -71,10 +55,9 @@ bool perfIdFileWrite(const char* path, int nRanks, const ulyxUniqueId_t* id) {
   return true;
 }
 
-bool perfIdFileRead(const char* path, int nRanks, int timeoutS, ulyxUniqueId_t* id) {
+bool perfIdFileRead(const char* path, int nRanks, uint64_t job, int timeoutS, ulyxUniqueId_t* id) {
   const int64_t startedS = (int64_t)time(NULL);
   const double deadlineUs = perfNowUs() + timeoutS * 1e6;
-  const uint64_t job = hashOfJob();
   const struct timespec pause = {0, 20 * 1000 * 1000};
   while (perfNowUs() < deadlineUs) {
     idRecord_t record;

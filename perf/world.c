@@ -3,69 +3,13 @@
 
 #include <inttypes.h>
 #include <stddef.h>
-#include <stdlib.h>
 
-#include "numbers.h"
+#include "launcher.h"
 #include "report.h"
 #include "ulyx.h"
 
-typedef struct perfLauncher {
-  const char* name;
-  const char* rank;
-  const char* nRanks;
-  const char* localRank;
-} perfLauncher_t;
-
-/* The innermost launcher comes first: torchrun may itself have been started by mpirun, and that by srun. */
-static const perfLauncher_t launchers[] = {
-    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK"},
-    {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
-    {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
-    {"srun", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},
-};
-
-/* An empty variable is one that was not set. */
-static const char* readVariable(const char* name) {
-  const char* text = getenv(name);
-  return text != NULL && text[0] != '\0' ? text : NULL;
-}
-
-/* A number from 0 to below `end`. */
-static bool parsePlace(const char* text, int64_t end, int64_t* place) {
-  return perfParseInt(text, place) && *place >= 0 && *place < end;
-}
-
-/* The launcher's world, if one started this process among others; without one the world is left alone. False, reported,
- * where a launcher's variables do not fit together. */
-static bool findProcesses(int nGpus, perfWorld_t* world) {
-  for (size_t i = 0; i < sizeof(launchers) / sizeof(launchers[0]); i++) {
-    const perfLauncher_t* of = &launchers[i];
-    const char* rankText = readVariable(of->rank);
-    const char* nRanksText = readVariable(of->nRanks);
-    const char* localText = readVariable(of->localRank);
-    int64_t rank = 0;
-    int64_t nRanks = 0;
-    int64_t localRank = 0;
-    if (rankText == NULL || nRanksText == NULL) continue;
-    if (!perfParseInt(nRanksText, &nRanks) || nRanks < 1 || nRanks > INT32_MAX ||
-        !parsePlace(rankText, nRanks, &rank)) {
-      perfError("%s=%s and %s=%s are no rank and number of ranks: unset them, or give --ranks", of->rank, rankText,
-                of->nRanks, nRanksText);
-      return false;
-    }
-    if (nRanks < 2) continue;
-    /* Without a local rank, machines are taken to be filled one after another. */
-    if (localText == NULL) {
-      localRank = nGpus > 0 ? rank % nGpus : 0;
-    } else if (!parsePlace(localText, nRanks, &localRank)) {
-      perfError("%s=%s is no rank on this machine of %s=%s: unset it, or give --ranks", of->localRank, localText,
-                of->nRanks, nRanksText);
-      return false;
-    }
-    *world = (perfWorld_t){perfWorldProcesses, (int)nRanks, (int)rank, 1, (int)localRank, of->name};
-    return true;
-  }
-  return true;
+static perfWorld_t threadsWorld(perfWorldKind_t kind, int nRanks) {
+  return (perfWorld_t){kind, nRanks, 0, nRanks, 0, 0};
 }
 
 static bool chooseKind(const perfOptions_t* options, int nGpus, perfWorld_t* world) {
@@ -74,20 +18,23 @@ static bool chooseKind(const perfOptions_t* options, int nGpus, perfWorld_t* wor
   const bool asksGpus = options->gpus > 0 || options->threads > 0;
   const int64_t asked = perThread * threads;
   if (options->ranks > 0) {
-    *world = (perfWorld_t){perfWorldCpu, (int)options->ranks, 0, (int)options->ranks, 0, NULL};
+    *world = threadsWorld(perfWorldCpu, (int)options->ranks);
     return true;
   }
-  *world = (perfWorld_t){perfWorldCpu, 2, 0, 2, 0, NULL};
-  if (!findProcesses(nGpus, world)) return false;
-  if (world->kind == perfWorldProcesses) {
+  *world = threadsWorld(perfWorldCpu, 2);
+  perfLaunch_t launch;
+  if (!perfLaunchFind(nGpus, &launch)) return false;
+  if (launch.launcher != NULL) {
     if (asked > 1) {
-      perfError("%s started %d processes, and each drives one GPU: drop -g and -t", world->launcher, world->nRanks);
+      perfError("%s started %d processes, and each drives one GPU: drop -g and -t", launch.launcher, launch.nRanks);
       return false;
     }
     if (nGpus == 0) {
-      perfError("%s started %d processes, which need a GPU each, but there is none", world->launcher, world->nRanks);
+      perfError("%s started %d processes, which need a GPU each, but rank %d (local rank %d) sees none",
+                launch.launcher, launch.nRanks, launch.rank, launch.localRank);
       return false;
     }
+    *world = (perfWorld_t){perfWorldProcesses, launch.nRanks, launch.rank, 1, launch.localRank, launch.job};
     return true;
   }
   if (asked > PERF_MAX_LOCAL_RANKS) {
@@ -100,8 +47,7 @@ static bool chooseKind(const perfOptions_t* options, int nGpus, perfWorld_t* wor
   }
   if (asksGpus || nGpus >= 2) {
     const int allGpus = nGpus < PERF_MAX_LOCAL_RANKS ? nGpus : PERF_MAX_LOCAL_RANKS;
-    const int nRanks = asksGpus ? (int)asked : allGpus;
-    *world = (perfWorld_t){perfWorldGpus, nRanks, 0, nRanks, 0, NULL};
+    *world = threadsWorld(perfWorldGpus, asksGpus ? (int)asked : allGpus);
     return true;
   }
   return true;
@@ -119,8 +65,14 @@ bool perfWorldDetect(const perfOptions_t* options, int nGpus, perfWorld_t* world
     why = "on the CPU there is only --transport loopback: nccl, direct and copy_engine are for GPUs";
   }
   if (world->kind != perfWorldProcesses && options->idFile != NULL) why = "--id-file is for ranks that are processes";
-  if (world->kind == perfWorldProcesses && options->idFile == NULL && getenv("NCCL_COMM_ID") == NULL) {
-    why = "ranks that are processes meet through --id-file PATH or NCCL_COMM_ID=host:port";
+  if (world->kind == perfWorldProcesses && options->idFile == NULL) {
+    const char* meeting = perfMeetingVariable();
+    if (meeting == NULL) {
+      why = "ranks that are processes meet through --id-file PATH or NCCL_COMM_ID=host:port";
+    } else if (!perfIsMeeting(meeting)) {
+      perfError("NCCL_COMM_ID=%s is no host:port", meeting);
+      return false;
+    }
   }
   if (options->baseline > 0 && world->nRanks < 2) why = "--baseline needs two ranks or more";
   if (why != NULL) perfError("%s", why);

@@ -6,6 +6,7 @@
 #define PERF_WORLD_H_
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "options.h"
 
@@ -17,7 +18,7 @@ typedef struct perfWorld {
   int firstRank; /* of the ranks in this process */
   int nLocal;    /* ranks in this process: all, or one */
   int localRank; /* perfWorldProcesses: this process among those on its machine */
-  const char* launcher;
+  uint64_t job;  /* the launcher's name for it, hashed (launcher.h) */
 } perfWorld_t;
 
 /* Decides from the flags, the launcher's environment variables and the number of GPUs. A refusal has been

@@ -205,17 +205,22 @@ passes "a launcher that does not fit, and --ranks" seq_to_heads_perf --ranks 2 -
 export RANK=0 WORLD_SIZE=2 LOCAL_RANK=first
 refuses "LOCAL_RANK=first is no rank on this machine" seq_to_heads_perf -b 16 $quick
 unset LOCAL_RANK
+export WORLD_SIZE=''
+refuses "RANK=0 is set, but WORLD_SIZE is not" seq_to_heads_perf -b 16 $quick
+export WORLD_SIZE=2
 if ! nvidia-smi >/dev/null 2>&1; then
-  refuses "torchrun started 2 processes, which need a GPU each" seq_to_heads_perf -b 16 $quick
+  for program in $programs; do
+    refuses "torchrun started 2 processes, which need a GPU each, but rank 0 (local rank 0) sees none" $program -b 16 $quick
+  done
   export RANK=0 WORLD_SIZE=1
   passes "a launcher of one process" seq_to_heads_perf -b 16 $quick
-  export RANK='' WORLD_SIZE=2
+  export RANK='' WORLD_SIZE=''
   passes "an empty variable is not set" seq_to_heads_perf -b 16 $quick
 fi
 unset RANK WORLD_SIZE
-export SLURM_PROCID=7 SLURM_NTASKS=4
-refuses "SLURM_PROCID=7 and SLURM_NTASKS=4 are no rank" seq_to_heads_perf -b 16 $quick
-unset SLURM_PROCID SLURM_NTASKS
+export SLURM_PROCID=7 SLURM_STEP_NUM_TASKS=4
+refuses "SLURM_PROCID=7 and SLURM_STEP_NUM_TASKS=4 are no rank" seq_to_heads_perf -b 16 $quick
+unset SLURM_PROCID SLURM_STEP_NUM_TASKS
 
 fault_library=$bin/libperf_fault.so
 if [ -e "$fault_library" ] && ! ldd "$fault_library" | grep -q -e libasan -e libtsan -e libubsan; then
