@@ -322,4 +322,47 @@ TEST(Job, OfMpirunIsNotSlurmsStep) {
   EXPECT_EQ(JobOf(here), JobOf(With(here, {{"SLURM_STEP_ID", "0"}})));
 }
 
+// -t N -g G: N x G GPUs of this process, a rank each.
+TEST(Threads, TimesGpusAreRanks) {
+  const struct {
+    int threads, gpus, ranks;
+  } given[] = {{2, 3, 6}, {3, 2, 6}, {4, 0, 4}, {0, 4, 4}, {1, 1, 1}, {8, 8, 64}, {64, 0, 64}, {1, 64, 64}};
+  for (const auto& one : given) {
+    perfOptions_t options = Options();
+    options.idFile = nullptr;
+    options.threads = one.threads;
+    options.gpus = one.gpus;
+    const Found found = Detect({}, 64, options);
+    ASSERT_TRUE(found.ok) << found.error;
+    EXPECT_EQ(found.world.kind, perfWorldGpus);
+    EXPECT_EQ(found.world.nRanks, one.ranks);
+    EXPECT_EQ(found.world.nLocal, one.ranks);
+    const Found fewer = Detect({}, one.ranks - 1, options);
+    EXPECT_EQ(fewer.error, "error: " + std::to_string(one.ranks) + " GPUs were asked for, but there are " +
+                               std::to_string(one.ranks - 1) + "\n");
+  }
+}
+
+TEST(Threads, AProcessDrivesSoMany) {
+  perfOptions_t options = Options();
+  options.idFile = nullptr;
+  options.threads = 64;
+  options.gpus = 64;
+  EXPECT_EQ(Detect({}, 4096, options).error, "error: a process drives 64 GPUs at most, not 4096\n");
+}
+
+TEST(Threads, ProcessesOfALauncherDriveOneGpuEach) {
+  for (const auto& [threads, gpus] : {std::pair(2, 0), std::pair(0, 2), std::pair(2, 2)}) {
+    perfOptions_t options = Options();
+    options.threads = threads;
+    options.gpus = gpus;
+    EXPECT_EQ(Detect(kSrun, 8, options).error,
+              "error: srun started 5 processes, and each drives one GPU: drop -g and -t\n");
+  }
+  perfOptions_t one = Options();
+  one.threads = 1;
+  one.gpus = 1;
+  EXPECT_TRUE(Detect(kSrun, 8, one).ok);
+}
+
 }  // namespace

@@ -18,7 +18,8 @@ quick="-n 2 -w 1"
 
 # --- Flags ----------------------------------------------------------------------------------------------------
 
-# Every flag of nccl-tests 2.19.6, each with a value that is taken on the CPU. -t and -g are for GPUs, -J is below.
+# Every flag of nccl-tests 2.19.6, each with a value that is taken on the CPU. -t and -g are for GPUs
+# (tests/perf_threads_test.sh), -J is below.
 taken='b:mintokens:64 e:maxtokens:64 i:steptokens:64 f:stepfactor:2 n:iters:2 m:agg_iters:2 w:warmup_iters:1
   N:run_cycles:1 p:parallel_init:1 c:check:1 o:op:sum d:datatype:float r:root:0 z:blocking:0 y:stream_null:0 T:timeout:9
   G:cudagraph:0 C:report_cputime:0 S:report_timestamps:1 a:average:1 R:local_register:2 x:cta_policy:0
