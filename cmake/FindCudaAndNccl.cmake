@@ -35,7 +35,9 @@ else()
 endif()
 
 if(ULYX_HAVE_CUDA)
+  set(ULYX_DEFAULT_ARCHITECTURES OFF) # whether a build has those that docs/embedding.md promises
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+    set(ULYX_DEFAULT_ARCHITECTURES ON)
     set(CMAKE_CUDA_ARCHITECTURES 80-real 90) # code of each, and PTX of the newest for what comes after it
     if(CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12.8)
       set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 100)
