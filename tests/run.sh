@@ -15,7 +15,7 @@ cd "$(dirname "$0")/.."
 # shellcheck source=cmake/install_packages.sh
 . cmake/install_packages.sh
 ulyx_install_packages build tests
-for optional in reference drawings launchers checks; do ulyx_install_packages $optional || echo "going on without it"; done
+for optional in reference drawings launchers checks numpy; do ulyx_install_packages $optional || echo "going on without it"; done
 if ! command -v nvcc >/dev/null 2>&1 && [ -x /usr/local/cuda/bin/nvcc ]; then
   PATH=$PATH:/usr/local/cuda/bin
 fi
