@@ -4,40 +4,22 @@
 # Installs a build, moves what was installed, and builds tests/consumer/ against it as other projects would: with
 # find_package, with pkg-config, and by hand.
 #
-# usage: install_test.sh BUILD CMAKE GENERATOR MAKE_PROGRAM CC CXX
+# usage: install_test.sh BUILD CMAKE GENERATOR MAKE_PROGRAM CC CXX HAVE_CUDA
+#
+# A build with loopback alone (HAVE_CUDA is OFF) must ask for neither CUDA nor NCCL, wherever they may be.
 #
 # Ends with one line, '<n> passed, <m> failed', and exits non-zero where one failed.
 set -u
-build=$1 cmake=$2 generator=$3 make_program=$4 cc=$5 cxx=$6
-consumer=$(cd "$(dirname "$0")/consumer" && pwd)
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-log=$scratch/log
-passed=0
-failed=0
+# shellcheck source=tests/install_support.sh
+. "$(dirname "$0")/install_support.sh"
+have_cuda=$7
 
-# Nothing of this machine's may stand in for what was installed.
-unset DESTDIR LD_LIBRARY_PATH LIBRARY_PATH CPATH C_INCLUDE_PATH CPLUS_INCLUDE_PATH CMAKE_PREFIX_PATH ulyx_DIR ulyx_ROOT
-unset PKG_CONFIG_LIBDIR PKG_CONFIG_SYSROOT_DIR CFLAGS CXXFLAGS LDFLAGS
-unset ULYX_TRANSPORT ULYX_TIMEOUT_MS ULYX_AGREE_PLANS
-
-# check NAME COMMAND...: one result, from the command's exit status.
-check() {
-  name=$1
-  shift
-  if "$@" >"$log" 2>&1; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    echo "FAILED: $name"
-    sed 's/^/  | /' "$log" | tail -n 20
-  fi
-}
-
-is_right() { "$@" | grep -q '^ulyx [0-9]*: right$'; }
 needs_ulyx() { readelf -d "$1" | grep -q 'NEEDED.*\[libulyx\.so\.[0-9]*\]'; }
 has_no_need_of_ulyx() { [ -x "$1" ] && ! needs_ulyx "$1"; }
 names_no_directory_of() { ! grep -r -F -e "$1" "$libdir/cmake" "$libdir/pkgconfig" "$prefix/include"; }
+
+# speaks_of_no_cuda COMMAND...: it prints something, and neither CUDA nor NCCL is in it.
+speaks_of_no_cuda() { "$@" >"$scratch/said" && [ -s "$scratch/said" ] && ! grep -i -e cuda -e nccl "$scratch/said"; }
 
 # build_and_run HOW COMPILER SOURCE FLAG...: by a plain compiler line.
 build_and_run() {
@@ -50,15 +32,7 @@ build_and_run() {
 
 # --- What was installed, elsewhere than it was installed to ------------------------------------------------------
 
-check "installs" "$cmake" --install "$build" --prefix "$scratch/first/prefix"
-mkdir "$scratch/moved there" && mv "$scratch/first/prefix" "$scratch/moved there/ulyx" && rmdir "$scratch/first"
-prefix="$scratch/moved there/ulyx"
-libdir=$(dirname "$(find "$prefix" -name ulyx.pc)")/..
-if ! libdir=$(cd "$libdir" && pwd) || [ ! -e "$libdir/libulyx.so" ]; then
-  echo "FAILED: no ulyx.pc below a directory with libulyx.so"
-  echo "$passed passed, $((failed + 1)) failed"
-  exit 1
-fi
+install_and_move
 for header in ulyx.h ulyx.hpp ulyx_plugin.h; do
   check "$header is there" test -f "$prefix/include/$header"
 done
@@ -69,6 +43,11 @@ check "and lies there by that name" test -e "$libdir/$soname"
 check "only libulyx's own file is a file" test -h "$libdir/$soname" -a -h "$libdir/libulyx.so"
 check "nothing names the prefix of the installation" names_no_directory_of "$scratch/first"
 check "nothing names the build" names_no_directory_of "$build"
+if [ "$have_cuda" = OFF ]; then
+  check "the library needs neither CUDA nor NCCL" speaks_of_no_cuda readelf -d "$libdir/libulyx.so"
+  check "nor does ulyx.pc" speaks_of_no_cuda cat "$libdir/pkgconfig/ulyx.pc"
+  check "nor do the targets" speaks_of_no_cuda eval "cat \"\$libdir\"/cmake/ulyx/*Targets*.cmake"
+fi
 if [ -x "$build/perf/ulyx_plan" ]; then
   check "ulyx_plan runs" "$prefix/bin/ulyx_plan" exchange --tokens 9 --heads 7 --head-dim 4 --ranks 4
   check "a perf program runs" "$prefix/bin/seq_to_heads_perf" --ranks 2 -b 32 -n 1 -w 0
@@ -76,13 +55,6 @@ fi
 
 # --- find_package ------------------------------------------------------------------------------------------------
 
-# configure DIRECTORY FLAG...
-configure() {
-  directory=$1
-  shift
-  "$cmake" -S "$consumer" -B "$scratch/$directory" -G "$generator" "-DCMAKE_MAKE_PROGRAM=$make_program" \
-    "-DCMAKE_C_COMPILER=$cc" "-DCMAKE_CXX_COMPILER=$cxx" "-DCMAKE_PREFIX_PATH=$prefix" -DCMAKE_BUILD_TYPE=Release "$@"
-}
 check "find_package: configures" configure consumer
 check "find_package: found what was moved" grep -q -F "ulyx_DIR:PATH=$prefix/" "$scratch/consumer/CMakeCache.txt"
 check "find_package: builds" "$cmake" --build "$scratch/consumer" --config Release
@@ -94,6 +66,9 @@ for program in consumer_c_shared consumer_cxx_shared consumer_c_static consumer_
     *_static) check "find_package: $program has ulyx in itself" has_no_need_of_ulyx "$path" ;;
   esac
 done
+if [ "$have_cuda" = OFF ]; then # what was looked for is in the cache
+  check "find_package: looks for neither CUDA nor NCCL" speaks_of_no_cuda cat "$scratch/consumer/CMakeCache.txt"
+fi
 sed 's/ulyx 0\.1 /ulyx 1.0 /' "$consumer/CMakeLists.txt" >"$scratch/CMakeLists.txt"
 cp "$consumer"/consumer.* "$scratch"
 consumer_was=$consumer consumer=$scratch
