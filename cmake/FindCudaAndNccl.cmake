@@ -12,7 +12,7 @@ else()
   check_language(CUDA)
   find_package(CUDAToolkit 12.4 QUIET) # 16-byte stores that arrive whole
   if(NOT CMAKE_CUDA_COMPILER)
-    set(ulyx_why_not "no CUDA compiler was found")
+    set(ulyx_why_not "no CUDA compiler was found: put nvcc on the PATH or set CUDACXX")
   elseif(NOT CUDAToolkit_FOUND)
     set(ulyx_why_not "no CUDA Toolkit 12.4 or newer was found")
   else()

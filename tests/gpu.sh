@@ -55,7 +55,7 @@ await() {
 await_all() { for process in "$@"; do wait "$process" || failed=1; done; }
 
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
-if ! { cmake --preset cuda -DCMAKE_CUDA_ARCHITECTURES=native >"$logs/configure.log" 2>&1 &&
+if ! { cmake --preset cuda -DULYX_TESTS=ON -DCMAKE_CUDA_ARCHITECTURES=native >"$logs/configure.log" 2>&1 &&
   cmake --build build/cuda >"$logs/build.log" 2>&1; }; then
   tail -n 30 "$logs"/configure.log "$logs"/build.log
   exit 1

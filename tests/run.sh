@@ -25,9 +25,12 @@ failed=0
 skipped=0
 mkdir -p build
 
+# A build directory may have been configured without tests before.
+configure() { cmake --preset "$1" -DULYX_TESTS=ON >"build/$1.log" 2>&1; }
+
 # Where CUDA and NCCL are missing, the preset that needs them cannot be configured.
 plain_preset() {
-  if cmake --preset cuda >build/cuda.log 2>&1; then echo cuda; else echo cpu; fi
+  if configure cuda; then echo cuda; else echo cpu; fi
 }
 
 # The thread sanitizer of older compilers does not start where addresses are very random.
@@ -53,7 +56,7 @@ run_preset() {
   report=$PWD/build/$1/report.xml
   rm -f "$report"
   echo "== $1"
-  if ! cmake --preset "$1" >"build/$1.log" 2>&1; then
+  if ! configure "$1"; then
     cat "build/$1.log"
   elif grep 'ulyx transports' "build/$1.log" && cmake --build "build/$1" >"build/$1.log" 2>&1; then
     steady ctest --test-dir "build/$1" -j 2 --output-on-failure --output-junit "$report" --no-tests=error \
