@@ -9,7 +9,6 @@
 #   ulyx_install_packages launchers      two mpiruns, of Open MPI and MPICH; tests skip those that are missing
 #   ulyx_install_packages checks         what static checks and fuzzing need: tests that are skipped without
 #   ulyx_install_packages numpy          what the Python examples take arrays of; tests skip that without it
-#   ulyx_install_packages torch          and tensors of, likewise: 200 MB to download, .ci/run alone asks for it
 #
 # Installs only what is missing, as root or through sudo; a machine that has everything is left untouched and
 # needs neither network nor root. Returns non-zero, with one line on standard error, where it cannot.
@@ -49,11 +48,11 @@ ulyx_missing_packages() {
           grep -qE '^VERSION_CODENAME=(bullseye|focal|jammy)' /etc/os-release 2>/dev/null || echo libclang-rt-dev
         ;;
       # Of any Python that tests/python_test.sh would choose: the system's need not be the first on the path.
-      numpy | torch)
+      numpy)
         for ulyx_python in python3 /usr/bin/python3; do
-          if $ulyx_python -c "import $ulyx_kind" 2>/dev/null; then continue 2; fi
+          if $ulyx_python -c 'import numpy' 2>/dev/null; then continue 2; fi
         done
-        echo "python3-$ulyx_kind"
+        echo python3-numpy
         ;;
       *)
         echo "ulyx_install_packages: unknown kind '$ulyx_kind'" >&2
