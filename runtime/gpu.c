@@ -296,7 +296,6 @@ static ulyxResult_t destroyOnDevice(ulyxGpu* self) {
   ulyxKeepFirst(&result, destroyBranch(&self->beside));
   if (self->fork != NULL) ulyxKeepFirst(&result, ULYX_CUDA(cudaEventDestroy(self->fork)));
   ulyxGraphsRelease(self->graphs);
-  ulyxTraceDestroy(&self->trace);
   ulyxKeepFirst(&result, ulyxLabelsDestroy(&self->labels));
   ulyxKeepFirst(&result, ulyxMeetingsDestroy(&self->world, &self->windows, &self->meetings));
   ulyxKeepFirst(&result, ulyxWindowsDestroy(&self->windows));
@@ -314,7 +313,6 @@ static bool forgetDevice(ulyxGpu* self) {
   free(self->arena);
   free(self->engines);
   ulyxGraphsRelease(self->graphs);
-  ulyxTraceDestroy(&self->trace);
   free(self->meetings.records);
   ulyxWindowsForget(&self->windows);
   return ulyxGuardForget(&self->world.guard);
@@ -440,7 +438,7 @@ static ulyxResult_t agreeSettings(ulyxGpu* self, const ulyxSettings* settings) {
 }
 
 static ulyxResult_t setUp(ulyxGpu* self, const ulyxSettings* settings) {
-  ulyxTraceCreate(settings->traced, &self->trace);
+  self->trace = ulyxTraceGet(settings->traced);
   ULYX_TRY(ulyxGraphsCreate(&self->graphs));
   ULYX_TRY(agreeSettings(self, settings));
   ULYX_TRY(setCtas(self, settings));

@@ -54,20 +54,22 @@ static uint64_t registerPayload(nvtxDomainHandle_t domain) {
 /* NVTX sets itself up for the process in its first calls, and not safely where threads make them at once. */
 static pthread_mutex_t firstCalls = PTHREAD_MUTEX_INITIALIZER;
 
-void ulyxTraceCreate(bool wanted, ulyxTrace* trace) {
-  *trace = (ulyxTrace){0};
-  if (!wanted) return;
-  pthread_mutex_lock(&firstCalls);
-  trace->domain = nvtxDomainCreateA("ulyx");
-#if HAS_PAYLOADS
-  if (trace->domain != NULL) trace->payloadSchema = registerPayload(trace->domain);
-#endif
-  pthread_mutex_unlock(&firstCalls);
-}
+/* One for the process: Nsight Systems knows domains by their names, and where several threads have made one of the same
+ * name its reports count each range once for each of them. Nobody can know which runtime is the last to need it. */
+static ulyxTrace shared;
 
-void ulyxTraceDestroy(ulyxTrace* trace) {
-  if (trace->domain != NULL) nvtxDomainDestroy(trace->domain);
-  trace->domain = NULL;
+ulyxTrace ulyxTraceGet(bool wanted) {
+  if (!wanted) return (ulyxTrace){0};
+  pthread_mutex_lock(&firstCalls);
+  if (shared.domain == NULL) {
+    shared.domain = nvtxDomainCreateA("ulyx");
+#if HAS_PAYLOADS
+    if (shared.domain != NULL) shared.payloadSchema = registerPayload(shared.domain);
+#endif
+  }
+  const ulyxTrace trace = shared;
+  pthread_mutex_unlock(&firstCalls);
+  return trace;
 }
 
 static ulyxTracePayload payloadOf(const ulyxExchange* exchange, ulyxTransport_t transport) {
@@ -90,14 +92,15 @@ void ulyxTraceBegin(const ulyxTrace* trace, const ulyxExchange* exchange, ulyxTr
                                  .size = NVTX_EVENT_ATTRIB_STRUCT_SIZE,
                                  .messageType = NVTX_MESSAGE_TYPE_ASCII,
                                  .message.ascii = exchange->operation};
-#if HAS_PAYLOADS
-  const nvtxPayloadData_t data = {.schemaId = trace->payloadSchema, .size = sizeof payload, .payload = &payload};
-  event.payloadType = NVTX_PAYLOAD_TYPE_EXT;
-  event.reserved0 = 1; /* how many payloads */
-  event.payload.ullValue = (uint64_t)(uintptr_t)&data;
-#else
   event.payloadType = NVTX_PAYLOAD_TYPE_INT64;
   event.payload.llValue = payload.sentBytes;
+#if HAS_PAYLOADS
+  const nvtxPayloadData_t data = {.schemaId = trace->payloadSchema, .size = sizeof payload, .payload = &payload};
+  if (trace->payloadSchema != 0) {
+    event.payloadType = NVTX_PAYLOAD_TYPE_EXT;
+    event.reserved0 = 1; /* how many payloads */
+    event.payload.ullValue = (uint64_t)(uintptr_t)&data;
+  }
 #endif
   (void)nvtxDomainRangePushEx(trace->domain, &event);
 }

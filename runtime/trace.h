@@ -20,11 +20,11 @@ typedef struct ulyxTracePayload {
 /* All zeros trace nothing. */
 typedef struct ulyxTrace {
   struct nvtxDomainRegistration_st* domain;
-  uint64_t payloadSchema;
+  uint64_t payloadSchema; /* 0: the tool knows none */
 } ulyxTrace;
 
-void ulyxTraceCreate(bool wanted, ulyxTrace* trace);
-void ulyxTraceDestroy(ulyxTrace* trace);
+/* Every runtime of the process gets the same, and nobody takes it back. */
+ulyxTrace ulyxTraceGet(bool wanted);
 
 void ulyxTraceBegin(const ulyxTrace* trace, const ulyxExchange* exchange, ulyxTransport_t transport);
 void ulyxTraceEnd(const ulyxTrace* trace);

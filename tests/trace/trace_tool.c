@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
  * A tool as NVTX loads one (NVTX_INJECTION64_PATH): it writes down what is told to it, and traceToolLog hands it out.
- */
+ * With TRACE_TOOL_WITHOUT_PAYLOADS it does not know what payloads with a schema are, as older ones. */
 #include <inttypes.h>
 #include <nvtx3/nvToolsExt.h>
 #include <nvtx3/nvToolsExtPayload.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "trace.h"
@@ -17,7 +18,8 @@
 #define TRANSPORT_ENUM 66
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static char text[8192];
+static char text[1 << 16];
+static _Thread_local int depth;
 
 __attribute__((format(printf, 1, 2))) static void note(const char* format, ...) {
   va_list arguments;
@@ -47,23 +49,28 @@ static int NVTX_API push(nvtxDomainHandle_t domain, const nvtxEventAttributes_t*
   (void)domain;
   const nvtxPayloadData_t* const data = (const nvtxPayloadData_t*)(uintptr_t)event->payload.ullValue;
   ulyxTracePayload payload;
+  ++depth;
+  if (event->payloadType == NVTX_PAYLOAD_TYPE_INT64) {
+    note("push %s sent %" PRId64 "\n", event->message.ascii, event->payload.llValue);
+    return depth - 1;
+  }
   if (event->payloadType != NVTX_PAYLOAD_TYPE_EXT || event->reserved0 != 1 || data->size != sizeof payload ||
       data->schemaId != PAYLOAD_SCHEMA) {
     note("push %s with a strange payload\n", event->message.ascii);
-    return 0;
+    return depth - 1;
   }
   memcpy(&payload, data->payload, sizeof payload);
   note("push %s exchange %" PRId64 " sent %" PRId64 " received %" PRId64 " rank %" PRId32 " peers %" PRId32
        " transport %" PRIu32 "\n",
        event->message.ascii, payload.exchange, payload.sentBytes, payload.receivedBytes, payload.rank, payload.peers,
        payload.transport);
-  return 0;
+  return depth - 1;
 }
 
 static int NVTX_API pop(nvtxDomainHandle_t domain) {
   (void)domain;
-  note("pop\n");
-  return 0;
+  note("pop to %d\n", --depth);
+  return depth;
 }
 
 static uint64_t NVTX_API registerSchema(nvtxDomainHandle_t domain, const nvtxPayloadSchemaAttr_t* schema) {
@@ -102,7 +109,10 @@ EXPORTED int NVTX_API InitializeInjectionNvtx2(NvtxGetExportTableFunc_t getExpor
 
 EXPORTED int NVTX_API InitializeInjectionNvtxExtension(nvtxExtModuleInfo_t* module);
 EXPORTED int NVTX_API InitializeInjectionNvtxExtension(nvtxExtModuleInfo_t* module) {
-  if (module->moduleId != NVTX_EXT_PAYLOAD_MODULEID || module->segmentsCount < 1) return 0;
+  if (module->moduleId != NVTX_EXT_PAYLOAD_MODULEID || module->segmentsCount < 1 ||
+      getenv("TRACE_TOOL_WITHOUT_PAYLOADS") != NULL) {
+    return 0;
+  }
   module->segments[0].functionSlots[NVTX3EXT_CBID_nvtxPayloadSchemaRegister] = (intptr_t)registerSchema;
   module->segments[0].functionSlots[NVTX3EXT_CBID_nvtxPayloadEnumRegister] = (intptr_t)registerEnum;
   return 1;
