@@ -127,7 +127,7 @@ for cuda in $cudas; do
   done
 done
 
-# compile_kernels NVCC: the one that has NCCL in it with the oldest and the newest, the others with the oldest.
+# compile_kernels NVCC: the one that has NCCL in it with each, the others with the oldest.
 compile_kernels() {
   release=$("$1" --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p')
   newest=90
@@ -139,7 +139,7 @@ compile_kernels() {
   codes="$codes -gencode arch=compute_$newest,code=compute_$newest"
   for kernel in $(kernels); do
     with=${nccls%% *}
-    [ "$kernel" != cuda/window.cu ] || with="$with ${nccls##* }"
+    [ "$kernel" != cuda/window.cu ] || with=$nccls
     for nccl in $with; do
       status=0
       # shellcheck disable=SC2046,SC2086 # one word a flag
