@@ -45,7 +45,7 @@ has 8 8 8 1 -t 8 -g 1
 has 8 8 1 8 -t 1 -g 8
 has 8 2 2 1 -t 4 -t 2 # the last one counts
 has 1 1 1 1 -t 1
-has 64 64 8 8 -t 8 -g 8
+has 16 16 4 4 -t 4 -g 4
 has 8 8 1 8 # all, unless told
 
 # refuses_on DEVICES WHY FLAG...
