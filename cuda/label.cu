@@ -13,18 +13,21 @@ constexpr uint32_t kNobody = UINT32_MAX;
 using AtomicWord = unsigned long long;
 static_assert(sizeof(AtomicWord) == sizeof(uint64_t), "CUDA's atomics have a type of their own");
 
+__device__ uint64_t exchange(uint64_t* word, uint64_t value) {
+  return atomicExch(reinterpret_cast<AtomicWord*>(word), AtomicWord{value});
+}
+
 // Of two exchanges that begin at once one finds the other.
 __device__ void begin(const ulyxLabelWrite& write) {
-  ulyxLabel* const own = &write.labels[ULYX_LABEL_OWN];
   volatile ulyxLabelOverlap* const overlap = write.overlap;
-  const uint64_t before = atomicExch(reinterpret_cast<AtomicWord*>(&own->state), AtomicWord{ulyxLabelWritten});
-  if (before == ulyxLabelWritten && overlap->found == 0) {
+  const uint64_t running = exchange(&write.run->running, write.own.number);
+  if (running != 0 && atomicExch(&write.run->told, 1u) == 0) {
     overlap->number = write.own.number;
-    overlap->running = own->number;
+    overlap->running = running;
     __threadfence_system();
     overlap->found = 1;
   }
-  *own = write.own;
+  write.labels[ULYX_LABEL_OWN] = write.own;
 }
 
 __global__ void __launch_bounds__(kThreads) writeKernel(const __grid_constant__ ulyxLabelWrite write) {
@@ -67,7 +70,7 @@ __global__ void __launch_bounds__(kWarp) compareKernel(const ulyxLabelCompare co
   wrong = __reduce_min_sync(UINT32_MAX, wrong);
   if (threadIdx.x != 0) return;
   tell(compare, wrong);
-  compare.labels[ULYX_LABEL_OWN].state = ulyxLabelEnded;
+  (void)exchange(&compare.run->running, 0);
 }
 
 }  // namespace

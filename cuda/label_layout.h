@@ -2,9 +2,9 @@
  *
  * Whose messages are, which NCCL does not say: it moves bytes whatever they are, and waits for ever where a pair means
  * different numbers of them. So in every exchange a rank sends a label to each peer that it sends anything, before all
- * else. A kernel writes it; one behind the messages compares the labels that came with this rank's own. While NCCL
- * waits the host can look at them: they have the same size whatever follows. Exchanges of a rank share them, so a
- * kernel that writes finds one that has not ended. */
+ * else. A kernel writes it; the exchange's last one compares the labels that came with this rank's own. While NCCL
+ * waits the host can look at them: they have the same size whatever follows. Exchanges of a rank share its labels and
+ * its arena, so the first kernel also finds an exchange that has not had its last. */
 #ifndef ULYX_LABEL_LAYOUT_H_
 #define ULYX_LABEL_LAYOUT_H_
 
@@ -15,8 +15,7 @@
 typedef enum {
   ulyxLabelNone = 0, /* the peer sends nothing in this exchange */
   ulyxLabelAwaited,
-  ulyxLabelWritten,
-  ulyxLabelEnded /* this rank's own: all messages have come */
+  ulyxLabelWritten
 } ulyxLabelState;
 
 typedef struct ulyxLabel {
@@ -33,6 +32,12 @@ typedef struct ulyxLabel {
 
 #define ULYX_LABEL_RANKS_A_LAUNCH 512
 
+/* Behind a rank's labels, in the same memory. */
+typedef struct ulyxLabelRun {
+  uint64_t running; /* the number of the exchange that has begun and not ended; 0: none */
+  uint32_t told;    /* 1: an overlap was found */
+} ulyxLabelRun;
+
 /* An exchange that began while another was running, in host memory that the device writes once: found last. */
 typedef struct ulyxLabelOverlap {
   uint64_t number, running;
@@ -43,6 +48,7 @@ typedef struct ulyxLabelOverlap {
  * of an exchange's, its own label. */
 typedef struct ulyxLabelWrite {
   ulyxLabel* labels;
+  ulyxLabelRun* run;
   volatile ulyxLabelOverlap* overlap;
   ulyxLabel own;
   int32_t firstRank, count;
@@ -56,7 +62,8 @@ typedef struct ulyxMislabelled {
 } ulyxMislabelled;
 
 typedef struct ulyxLabelCompare {
-  ulyxLabel* labels;
+  const ulyxLabel* labels;
+  ulyxLabelRun* run;
   volatile ulyxMislabelled* found;
   int32_t nRanks;
 } ulyxLabelCompare;

@@ -286,7 +286,7 @@ typedef struct ulyxConfig {
                          compare which they are. 0: a disagreement is undefined by nccl. ULYX_AGREE_PLANS; 1 */
   int timeoutMs;      /* how long a rank waits for the others, on the host and on a device; 0: for ever (direct and
                          copy_engine: ten minutes). An exchange by nccl counts from the end of the one before, and a
-                         captured one is not watched. NCCL's own failures are told at once. ULYX_TIMEOUT_MS; 60000 */
+                         captured one is not watched. NCCL's own failures end it within 250 ms. ULYX_TIMEOUT_MS; 60000 */
   int maxCtas;        /* most thread blocks one ulyx kernel uses; 0: as many as pay. ULYX_MAX_CTAS; 0 */
   int64_t arenaBytes; /* staging reserved at creation, GPUs. ULYX_ARENA_BYTES; 0 */
   int streamPriority; /* of the runtime's own streams, in CUDA's numbers: lower runs first. ULYX_STREAM_PRIORITY; 0 */

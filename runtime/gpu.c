@@ -469,8 +469,11 @@ ulyxResult_t ulyxGpuCreate(const ulyxSettings* settings, ncclComm_t comm, ulyxTr
   ULYX_TRY_GOTO(ulyxNcclWorldCreate(comm, settings->timeoutMs, &self->world), freeSelf);
   self->base = (ulyxTransport){
       .ops = &gpuOps, .rank = self->world.rank, .nRanks = self->world.nRanks, .device = self->world.device};
-  ulyxGuardSetOwner(&self->world.guard, (ulyxGuardOwner){self, reported, tell, settleDown, explain});
+  ulyxGuardOwner owner = {self, NULL, tell, settleDown, explain};
+  ulyxGuardSetOwner(&self->world.guard, owner);
   ULYX_TRY_GOTO(setUp(self, settings), destroyDevice);
+  owner.reported = reported; /* devices report exchanges, of which there was none, in what has just been made */
+  ulyxGuardSetOwner(&self->world.guard, owner);
   *transport = &self->base;
   return ulyxSuccess;
 

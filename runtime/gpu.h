@@ -56,8 +56,9 @@ typedef struct ulyxGpuPrepared {
  * Collective. */
 ulyxResult_t ulyxGpuCreate(const ulyxSettings* settings, ncclComm_t comm, ulyxTransport** transport);
 
-/* The carriers: each enqueues an exchange's copies on its stream; dst includes scratch. */
-ulyxResult_t ulyxNcclCarry(ulyxGpu* gpu, const ulyxExchange* exchange);
+/* The carriers: each enqueues an exchange's copies on its stream; dst includes scratch. A failure of one that writes
+ * into peers' memory is always half-way. */
+ulyxResult_t ulyxNcclCarry(ulyxGpu* gpu, const ulyxExchange* exchange, bool* halfWay);
 ulyxResult_t ulyxDirectCarry(ulyxGpu* gpu, const ulyxExchange* exchange);
 ulyxResult_t ulyxCopyEngineCarry(ulyxGpu* gpu, const ulyxExchange* exchange);
 

@@ -48,18 +48,15 @@ static uint64_t signatureOf(const ulyxExchange* exchange, int transport) {
   return exchange->signature * 8 + (uint64_t)transport;
 }
 
-static ulyxResult_t carry(ulyxGpu* gpu, const ulyxExchange* exchange, int transport) {
-  switch (transport) {
-    case ulyxTransportDirect:
-      return ulyxDirectCarry(gpu, exchange);
-    case ulyxTransportCopyEngine:
-      return ulyxCopyEngineCarry(gpu, exchange);
-    default:
-      return ulyxNcclCarry(gpu, exchange);
-  }
+/* *halfWay: it failed, and other ranks may have seen some of it. */
+static ulyxResult_t carry(ulyxGpu* gpu, const ulyxExchange* exchange, int transport, bool* halfWay) {
+  if (transport == ulyxTransportNccl) return ulyxNcclCarry(gpu, exchange, halfWay);
+  const ulyxResult_t result =
+      transport == ulyxTransportDirect ? ulyxDirectCarry(gpu, exchange) : ulyxCopyEngineCarry(gpu, exchange);
+  *halfWay = result != ulyxSuccess;
+  return result;
 }
 
-/* *halfWay: the carrier failed, perhaps after its first launch. */
 static ulyxResult_t enqueue(ulyxGpu* gpu, const ulyxExchange* given, bool* halfWay) {
   const ulyxGpuPrepared* const prepared = given->prepared;
   void* dst[ULYX_ALL_BUFFERS];
@@ -68,8 +65,7 @@ static ulyxResult_t enqueue(ulyxGpu* gpu, const ulyxExchange* given, bool* halfW
   ulyxExchange exchange = *given;
   exchange.dst = dst;
   exchange.signature = signatureOf(given, prepared->choice.transport);
-  const ulyxResult_t carried = carry(gpu, &exchange, prepared->choice.transport);
-  *halfWay = carried != ulyxSuccess;
+  const ulyxResult_t carried = carry(gpu, &exchange, prepared->choice.transport, halfWay);
   return carried == ulyxSuccess ? finish(gpu, &exchange) : carried;
 }
 
@@ -101,9 +97,8 @@ static ulyxResult_t follow(ulyxGpu* gpu, const ulyxExchange* exchange, bool byNc
   if (byNccl) {
     const ulyxGuardExchange watched = {exchange->number, exchange->operation, exchange->plan};
     ulyxKeepFirst(&result, ulyxGuardWatch(&world->guard, exchange->stream, watched));
-  } else if (halfWay) {
-    ulyxGpuLoseHalfWay(gpu);
   }
+  if (halfWay) ulyxGpuLoseHalfWay(gpu);
   return result;
 }
 

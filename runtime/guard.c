@@ -305,6 +305,11 @@ static void loseToDeadline(ulyxGuard* guard) {
 
 static void look(ulyxGuard* guard) {
   const int64_t patienceNs = guard->timeoutMs > 0 ? guard->timeoutMs * ULYX_NS_A_MS : INT64_MAX;
+  takeReport(guard);
+  if (guard->lost != ulyxSuccess) {
+    (void)spread(guard);
+    return;
+  }
   const ncclResult_t failure = failureOfNccl(guard);
   countEnded(guard);
   if (failure != ncclSuccess) {

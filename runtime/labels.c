@@ -17,7 +17,9 @@ static size_t labelBytes(const ulyxLabels* labels) {
 }
 
 static ulyxResult_t create(ulyxLabels* labels) {
-  ULYX_TRY(ULYX_CUDA(cudaMalloc((void**)&labels->device, labelBytes(labels))));
+  const size_t bytes = labelBytes(labels) + sizeof *labels->run;
+  ULYX_TRY(ULYX_CUDA(cudaMalloc((void**)&labels->device, bytes)));
+  labels->run = (ulyxLabelRun*)(void*)(labels->device + ULYX_LABEL_FROM(labels->nRanks));
   ULYX_TRY(ULYX_CUDA(cudaMallocHost((void**)&labels->found, sizeof *labels->found)));
   ULYX_TRY(ULYX_CUDA(cudaMallocHost((void**)&labels->overlap, sizeof *labels->overlap)));
   ULYX_TRY(ULYX_CUDA(cudaMallocHost((void**)&labels->seen, labelBytes(labels))));
@@ -25,8 +27,7 @@ static ulyxResult_t create(ulyxLabels* labels) {
   memset(labels->found, 0, sizeof *labels->found);
   memset(labels->overlap, 0, sizeof *labels->overlap);
   memset(labels->seen, 0, labelBytes(labels));
-  ULYX_TRY(ULYX_CUDA(
-      cudaMemcpyAsync(labels->device, labels->seen, labelBytes(labels), cudaMemcpyHostToDevice, labels->looking)));
+  ULYX_TRY(ULYX_CUDA(cudaMemsetAsync(labels->device, 0, bytes, labels->looking)));
   return ULYX_CUDA(cudaStreamSynchronize(labels->looking));
 }
 
@@ -56,6 +57,7 @@ ulyxResult_t ulyxLabelsDestroy(ulyxLabels* labels) {
 
 ulyxResult_t ulyxLabelsWrite(const ulyxLabels* labels, const ulyxExchange* exchange) {
   ulyxLabelWrite write = {.labels = labels->device,
+                          .run = labels->run,
                           .overlap = labels->overlap,
                           .own = {.state = ulyxLabelWritten,
                                   .signature = exchange->signature,
@@ -78,7 +80,8 @@ ulyxResult_t ulyxLabelsWrite(const ulyxLabels* labels, const ulyxExchange* excha
 }
 
 ulyxResult_t ulyxLabelsCompare(const ulyxLabels* labels, const ulyxExchange* exchange) {
-  const ulyxLabelCompare compare = {.labels = labels->device, .found = labels->found, .nRanks = labels->nRanks};
+  const ulyxLabelCompare compare = {
+      .labels = labels->device, .run = labels->run, .found = labels->found, .nRanks = labels->nRanks};
   return ulyxCudaResult(ulyxLaunchLabelCompare(&compare, exchange->stream), "launch of the label kernel");
 }
 
@@ -162,7 +165,7 @@ static void explain(const ulyxLabels* labels, const ulyxGuardExchange* exchange,
   char absent[MOST_NAMED * 18 + 32];
   const ulyxLabel* const own = &labels->seen[ULYX_LABEL_OWN];
   const int other = findOther(labels);
-  if (own->state < ulyxLabelWritten || own->number != (uint64_t)exchange->number) {
+  if (own->state != ulyxLabelWritten || own->number != (uint64_t)exchange->number) {
     (void)snprintf(text, bytes, "what precedes it on its stream has not ended");
   } else if (other >= 0) {
     const ulyxLabel* const from = &labels->seen[ULYX_LABEL_FROM(other)];

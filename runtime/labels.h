@@ -13,6 +13,7 @@ typedef struct ulyxLabels {
   ulyxLabel* device;         /* [1 + nRanks]; NULL: exchanges have no labels */
   ulyxMislabelled* found;    /* pinned */
   ulyxLabelOverlap* overlap; /* pinned */
+  ulyxLabelRun* run;         /* behind `device` */
   ulyxLabel* seen;           /* [1 + nRanks], pinned: what explaining looks at */
   cudaStream_t looking;      /* on which nothing else runs */
   int nRanks, rank;
@@ -21,9 +22,10 @@ typedef struct ulyxLabels {
 ulyxResult_t ulyxLabelsCreate(int nRanks, int rank, ulyxLabels* labels);
 ulyxResult_t ulyxLabelsDestroy(ulyxLabels* labels);
 
-/* Before the exchange's messages on its stream: its label, and from whom one is expected. */
+/* First of all that the exchange does on its stream: its label, and from whom one is expected. On failure it has not
+ * begun. */
 ulyxResult_t ulyxLabelsWrite(const ulyxLabels* labels, const ulyxExchange* exchange);
-/* After its messages. */
+/* Last, also where nothing was sent: the next one begins behind it. */
 ulyxResult_t ulyxLabelsCompare(const ulyxLabels* labels, const ulyxExchange* exchange);
 
 /* What was found since the last call, spoken as ulyxMismatch; it passes with the asking. */

@@ -34,10 +34,12 @@ static uint64_t registerTransports(nvtxDomainHandle_t domain) {
   { .type = (entryType), .name = #field, .offset = offsetof(ulyxTracePayload, field) }
 
 static uint64_t registerPayload(nvtxDomainHandle_t domain) {
+  const uint64_t transports = registerTransports(domain);
+  if (transports == 0) return 0;
   const nvtxPayloadSchemaEntry_t entries[] = {
       ENTRY(exchange, NVTX_PAYLOAD_ENTRY_TYPE_INT64),      ENTRY(sentBytes, NVTX_PAYLOAD_ENTRY_TYPE_INT64),
       ENTRY(receivedBytes, NVTX_PAYLOAD_ENTRY_TYPE_INT64), ENTRY(rank, NVTX_PAYLOAD_ENTRY_TYPE_INT32),
-      ENTRY(peers, NVTX_PAYLOAD_ENTRY_TYPE_INT32),         ENTRY(transport, registerTransports(domain))};
+      ENTRY(peers, NVTX_PAYLOAD_ENTRY_TYPE_INT32),         ENTRY(transport, transports)};
   const nvtxPayloadSchemaAttr_t attributes = {
       .fieldMask = NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_NAME | NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_TYPE |
                    NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_ENTRIES | NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_NUM_ENTRIES |

@@ -3,9 +3,9 @@
  * One exchange over NCCL: one kernel packs what is not already a message into the arena, sends and receives go
  * in one group, one kernel unpacks what is not already in place. A rank's own copies never go through the
  * wire: small ones ride with the pack kernel, large ones run on a stream of our own while the wire works.
- * Where ranks compare labels, these go ahead of the messages.
+ * Where ranks compare labels, these go ahead of the messages, and all else stands between writing and comparing.
  *
- * Order on the caller's stream: [previous exchange's end] pack, fork, label, groups, compare, unpack, join. */
+ * Order on the caller's stream: [previous exchange's end] label, pack, fork, groups, unpack, join, compare. */
 #include "check.h"
 #include "gpu.h"
 
@@ -121,29 +121,17 @@ static ulyxResult_t postAll(const ulyxGpu* gpu, const ulyxExchange* exchange, Po
   return ulyxSuccess;
 }
 
-/* Labels go in groups of their own: where a pair means different numbers of bytes, NCCL's proxies of a network give up
- * as soon as too many come, with all that is under way; where both send, the one that sends too many has the other's
- * label by then. */
-static ulyxResult_t postLabelled(const ulyxGpu* gpu, const ulyxExchange* exchange, ncclComm_t comm) {
-  ULYX_TRY(postAll(gpu, exchange, sendLabel, receiveLabel, comm));
-  ULYX_TRY(postAll(gpu, exchange, sendMessage, receiveMessage, comm));
-  return ulyxLabelsCompare(&gpu->labels, exchange);
-}
-
-/* A rank that has sent labels alone is out of step, and one that does not compare would find itself running. */
-static ulyxResult_t communicate(ulyxGpu* gpu, const ulyxExchange* exchange) {
+/* *sent: another rank may have got something. Labels go in groups of their own: where a pair means different numbers of
+ * bytes, NCCL's proxies of a network give up as soon as too many come, with all that is under way; where both send, the
+ * one that sends too many has the other's label by then. */
+static ulyxResult_t communicate(ulyxGpu* gpu, const ulyxExchange* exchange, bool* sent) {
   ncclComm_t comm = NULL;
   const bool labelled = gpu->labels.device != NULL;
   ULYX_TRY(ulyxGuardEnterToEnqueue(&gpu->world.guard, "an exchange", &comm));
-  ulyxResult_t result = labelled ? ulyxLabelsWrite(&gpu->labels, exchange) : ulyxSuccess;
-  const bool begun = labelled && result == ulyxSuccess;
-  if (result == ulyxSuccess) {
-    result = labelled ? postLabelled(gpu, exchange, comm) : postAll(gpu, exchange, sendMessage, receiveMessage, comm);
-  }
-  const bool halfWay = begun && result != ulyxSuccess;
-  result = ulyxGuardLeave(&gpu->world.guard, result);
-  if (halfWay) ulyxGpuLoseHalfWay(gpu);
-  return result;
+  *sent = true;
+  ulyxResult_t result = labelled ? postAll(gpu, exchange, sendLabel, receiveLabel, comm) : ulyxSuccess;
+  if (result == ulyxSuccess) result = postAll(gpu, exchange, sendMessage, receiveMessage, comm);
+  return ulyxGuardLeave(&gpu->world.guard, result);
 }
 
 static int64_t messageBytes(const ulyxMessage* messages, int64_t count) {
@@ -167,11 +155,12 @@ static ulyxResult_t copyBeside(ulyxGpu* gpu, const ulyxExchange* exchange, const
   return ulyxSuccess;
 }
 
-static ulyxResult_t runForked(ulyxGpu* gpu, const ulyxExchange* exchange, const ulyxWire* wire, int64_t ownBytes) {
+static ulyxResult_t runForked(ulyxGpu* gpu, const ulyxExchange* exchange, const ulyxWire* wire, int64_t ownBytes,
+                              bool* sent) {
   ULYX_TRY(ULYX_CUDA(cudaEventRecord(gpu->fork, exchange->stream)));
   ULYX_TRY(ulyxBranchFork(gpu, &gpu->beside));
   ulyxResult_t result = ulyxSuccess;
-  ULYX_TRY_GOTO(communicate(gpu, exchange), joinSide);
+  ULYX_TRY_GOTO(communicate(gpu, exchange, sent), joinSide);
   ULYX_TRY_GOTO(copyBeside(gpu, exchange, wire, ownBytes), joinSide);
   ULYX_TRY_GOTO(addUnpack(gpu, exchange, wire), joinSide);
   ULYX_TRY_GOTO(ulyxGpuFlush(gpu, gpu->maxCtas, exchange->stream), joinSide);
@@ -182,17 +171,15 @@ joinSide: /* on every path: a capture with an unjoined stream could not be ended
   return result;
 }
 
-static ulyxResult_t runInline(ulyxGpu* gpu, const ulyxExchange* exchange, const ulyxWire* wire) {
-  ULYX_TRY(communicate(gpu, exchange));
+static ulyxResult_t runInline(ulyxGpu* gpu, const ulyxExchange* exchange, const ulyxWire* wire, bool* sent) {
+  ULYX_TRY(communicate(gpu, exchange, sent));
   ULYX_TRY(addUnpack(gpu, exchange, wire));
   return ulyxGpuFlush(gpu, gpu->maxCtas, exchange->stream);
 }
 
-ulyxResult_t ulyxNcclCarry(ulyxGpu* gpu, const ulyxExchange* exchange) {
-  const ulyxWire* const wire = &((const ulyxGpuPrepared*)exchange->prepared)->wire;
+static ulyxResult_t run(ulyxGpu* gpu, const ulyxExchange* exchange, const ulyxWire* wire, bool wired, bool* sent) {
   const ulyxPhase* const phase = exchange->phase;
   const int64_t* const own = &phase->sendStart[phase->rank];
-  const bool wired = wire->sendCount + wire->recvCount > 0;
   const int64_t ownBytes = ulyxCopiesBytes(phase->copies + own[0], own[1] - own[0]);
   const bool forks = wired && ownBytes >= FORK_BYTES;
   ulyxCopyBatchReset(&gpu->batch);
@@ -200,5 +187,18 @@ ulyxResult_t ulyxNcclCarry(ulyxGpu* gpu, const ulyxExchange* exchange) {
   if (!forks) ULYX_TRY(ulyxGpuAddOwn(gpu, exchange, gpu->maxCtas, exchange->stream));
   ULYX_TRY(ulyxGpuFlush(gpu, gpu->maxCtas, exchange->stream));
   if (!wired) return ulyxSuccess;
-  return forks ? runForked(gpu, exchange, wire, ownBytes) : runInline(gpu, exchange, wire);
+  return forks ? runForked(gpu, exchange, wire, ownBytes, sent) : runInline(gpu, exchange, wire, sent);
+}
+
+ulyxResult_t ulyxNcclCarry(ulyxGpu* gpu, const ulyxExchange* exchange, bool* halfWay) {
+  const ulyxWire* const wire = &((const ulyxGpuPrepared*)exchange->prepared)->wire;
+  const bool wired = wire->sendCount + wire->recvCount > 0;
+  const bool labelled = wired && gpu->labels.device != NULL;
+  bool sent = false;
+  if (labelled) ULYX_TRY(ulyxLabelsWrite(&gpu->labels, exchange));
+  ulyxResult_t result = run(gpu, exchange, wire, wired, &sent);
+  const ulyxResult_t compared = labelled ? ulyxLabelsCompare(&gpu->labels, exchange) : ulyxSuccess;
+  ulyxKeepFirst(&result, compared);
+  *halfWay = result != ulyxSuccess && (sent || compared != ulyxSuccess); /* the next would find it running */
+  return result;
 }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
 //
 // Memory of a real device and of the process, after many exchanges and many worlds. What the library itself holds is
-// counted to the byte over the fakes (steady_state_test.cc); here CUDA and NCCL are theirs. Nothing else may use the
-// device meanwhile.
+// counted to the byte over the fakes (steady_state_test.cc); here CUDA and NCCL are theirs. What else uses the device
+// counts too, so this runs where ULYX_TEST_ALONE=1 says that nothing does.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <memory>
 #include <vector>
@@ -25,6 +27,8 @@ class Endurance : public ::testing::TestWithParam<const World*> {
  protected:
   void SetUp() override {
     if (!GetParam()->HasRealGpus()) GTEST_SKIP() << "no device";
+    const char* const alone = std::getenv("ULYX_TEST_ALONE");
+    if (alone == nullptr || std::strcmp(alone, "1") != 0) GTEST_SKIP() << "ULYX_TEST_ALONE=1 does not say so";
     ULYX_SKIP_BELOW(*GetParam(), 1);
   }
   int Ranks() const { return std::min(GetParam()->MaxRanks(), 2); }
@@ -45,7 +49,7 @@ struct Memory {
   int64_t resident = ResidentBytes();
 };
 
-// Allocators keep a little of what they had; what 200 worlds or 100,000 exchanges each leave is more.
+// Allocators keep a little of what they had: what is seen is 20 KiB of a device a world, and 80 KiB of the process.
 void ExpectAsBefore(const Memory& before, const Memory& after) {
   constexpr int64_t kDevice = 4 << 20, kHost = 16 << 20;
   for (size_t rank = 0; rank < before.free.size(); rank++) {
@@ -90,8 +94,10 @@ TEST_P(Endurance, AHundredThousandExchangesLeaveMemoryWhereItWas) {
   });
 }
 
+// A world of the real NCCL takes half a second, and its windows differ from its messages in little of that.
 TEST_P(Endurance, TwoHundredWorldsLeaveMemoryWhereItWas) {
-  constexpr int kWorlds = 200, kBefore = 20;
+  const bool windows = GetParam()->Transport() != ulyxTransportNccl && !GetParam()->KeepsOneSession();
+  const int kWorlds = windows ? 50 : 200, kBefore = 10;
   const Shape shape(1021, 6, 64);
   const auto live = [&](int worlds) {
     for (int i = 0; i < worlds; i++) {

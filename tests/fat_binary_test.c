@@ -8,7 +8,7 @@
  *
  * FILES of kernels at least. ARCHITECTURES as in CMAKE_CUDA_ARCHITECTURES, by commas. CUDA is its version where the
  * architectures are those that a build has unless told: then they are also held against what docs/embedding.md
- * promises. Each entry is then taken away in turn, which must be seen.
+ * promises. Each entry is then changed and taken away in turn, which must be seen.
  *
  * Ends with one line, '<n> passed, <m> failed', and exits non-zero where one failed, 77 without architectures. */
 #include <elf.h>
@@ -244,6 +244,9 @@ static void checkTheCheck(const unsigned char* section, Entries* entries, const 
     entries->entries[e] = kept;
     entries->entries[e].kind = kept.kind == kindPtx ? kindCode : kindPtx;
     check(!holds(entries, wanted, why, sizeof(why)), "code in place of PTX is seen, and PTX in place of code");
+    entries->entries[e] = entries->entries[--entries->count];
+    check(!holds(entries, wanted, why, sizeof(why)), "an entry that is missing is seen");
+    entries->entries[entries->count++] = entries->entries[e];
     entries->entries[e] = kept;
   }
   check(!readSection(section, CONTAINER_BYTES + ENTRY_BYTES, entries), "a container that is cut short is refused");

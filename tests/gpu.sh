@@ -105,8 +105,10 @@ run_suite() {
   suite ulyx_tests 6 || failed=1 # more, and their contexts hold each other up, all the more the more GPUs each has
   await_all $ctest $sim $fault $fake $onegpu
   # Tens of gigabytes each, or all that is used of a device is measured.
+  export ULYX_TEST_ALONE=1
   suite ulyx_tests 1 '*FarOffsets*:*Endurance*' || failed=1
   suite ulyx_onegpu_tests 1 '*FarOffsets*:*Endurance*' || failed=1
+  unset ULYX_TEST_ALONE
   grep -E 'tests passed|Failed|Skipped' "$logs/ctest.log"
 }
 

@@ -11,14 +11,18 @@
 # where none is here.
 set -u
 
-program=$(cd "${1:?usage: $0 DIRECTORY}" && pwd)/seq_to_heads_perf
+[ $# -eq 1 ] || { echo "usage: $0 DIRECTORY" >&2 && exit 2; }
+program=$(cd "$1" && pwd)/seq_to_heads_perf || exit 2
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 passed=0
 failed=0
 skipped=0
 export CUDA_VISIBLE_DEVICES=''
-unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE # a launcher around this test
+# A launcher around this test.
+unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE PMI_RANK PMI_SIZE MPI_LOCALRANKID MPI_LOCALNRANKS NCCL_COMM_ID
+unset SLURM_PROCID SLURM_STEP_NUM_TASKS SLURM_LOCALID OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE
+unset OMPI_COMM_WORLD_LOCAL_RANK OMPI_COMM_WORLD_LOCAL_SIZE
 # A launcher ends the others when one has failed.
 # shellcheck disable=SC2016 # the shell that is launched replaces it
 always_right='"$0" -b 16 2>&1; exit 0'
@@ -68,7 +72,8 @@ if timeout 100 torchrun --standalone --nproc_per_node 2 --no_python true >/dev/n
 else
   skip "no torchrun that works"
 fi
-if timeout 20 sinfo >/dev/null 2>&1; then
+# A cluster that has room now, and sees the program.
+if timeout 60 srun --immediate=20 -N 1 -n 3 --overcommit test -x "$program" >/dev/null 2>&1; then
   launches srun srun -N 1 -n 3 --overcommit
 else
   skip "no srun with a cluster"

@@ -4,6 +4,10 @@
 // fakes, where the other is a word in memory. The kernels' part is meeting_kernel_test.cc's.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
+#include "fake.h"
 #include "support/epochs.h"
 #include "support/exchange_check.h"
 #include "support/shapes.h"
@@ -56,6 +60,31 @@ TEST_P(Overlaps, LoseTheWorldWithWordsOnEveryRankAndANewOneWorks) {
   }
   const Session next(*GetParam(), 3);
   CheckExchanges(next, shape.c, TestSeed(), Symmetric);
+}
+
+// The caller may be waiting for its streams, where graphs of NCCL hold each other.
+TEST(Overlap, OfGraphsByNcclAbortsTheCommunicatorThoughNobodyCalls) {
+  ulyxConfig_t config = ULYX_CONFIG_INITIALIZER;
+  config.timeoutMs = 2000;
+  const Shape shape(10, 6, 8);
+  const Oracle oracle(shape.c, 2, TestSeed());
+  const Session session(*Worlds()[1], 2, &config);
+  const int64_t aborts = fakeGet().aborts;
+  session.Run([&](int rank) {
+    const ulyxPlan_t plan = MakePlan(session, shape.c, rank);
+    const RankTensors tensors(session, oracle, rank, Ordinary);
+    const ulyxQkv_t in = tensors.In(plan), out = tensors.Out(plan);
+    fakeSetCapturing(session.Stream(rank), 1);
+    MUST(ulyxSeqToHeads(plan, &in, &out, session.Stream(rank)));
+    EXPECT_TRUE(rank != 1 || ulyxTestBeginExchange(session.Runtime(rank)));
+    MUST(ulyxSeqToHeads(plan, &in, &out, session.Stream(rank)));
+    fakeSetCapturing(session.Stream(rank), 0);
+  });
+  const auto start = std::chrono::steady_clock::now();
+  while (fakeGet().aborts == aborts && std::chrono::steady_clock::now() - start < std::chrono::seconds(5)) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(fakeGet().aborts, aborts + 1);
 }
 
 }  // namespace ulyx_test

@@ -5,6 +5,9 @@
  * and then has no windows. Here a window is CUDA's own memory, which each process opens in every other by a handle:
  * kernels and engines write the other process' memory as they do over NVLink, and only the wire is missing. CUDA gives
  * the processes the GPU in turns, so nothing measured here says anything.
+ *
+ * ulyx asks for peers' addresses by the function of NCCL 2.29 wherever there is one, so with an older NCCL too. Memory
+ * may be freed before every peer has closed it, which CUDA leaves undefined; it was seen to stay until then.
  */
 #include <cuda_runtime_api.h>
 #include <stdlib.h>

@@ -54,6 +54,10 @@ cudaError_t cudaFreeHost(void* memory) {
 cudaError_t cudaMemset(void* memory, int value, size_t bytes) {
   return memset(memory, value, bytes), cudaSuccess;
 }
+cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream) {
+  (void)stream;
+  return cudaMemset(memory, value, bytes);
+}
 cudaError_t cudaMemcpy(void* dst, const void* src, size_t bytes, enum cudaMemcpyKind kind) {
   return (void)kind, memcpy(dst, src, bytes), cudaSuccess;
 }

@@ -30,13 +30,21 @@
 #define MOST_STARTING 4 /* joining has the same deadline as exchanges, and takes longer the more do */
 #define SETTLE_MS 1000  /* what an error may take past the deadline, and a destruction past another */
 
+/* A process that could not be made is no process to signal: kill would take its -1 for all of them. */
+static pid_t forkOrDie(void) {
+  const pid_t process = fork();
+  if (process >= 0) return process;
+  perror("peer_loss: fork");
+  exit(3);
+}
+
 static void start(const Options* options, Trial* trial) {
   memset(trial, 0, sizeof *trial);
-  const pid_t first = fork();
+  const pid_t first = forkOrDie();
   if (first == 0) options->signal == ABSENT ? waitForNobody(options, trial) : survive(options, trial);
   trial->ranks[0] = first; /* by the parent alone: the memory is shared */
   if (options->signal == ABSENT) return;
-  const pid_t second = fork();
+  const pid_t second = forkOrDie();
   if (second == 0) beLost(options, trial);
   trial->ranks[1] = second;
 }
@@ -155,7 +163,7 @@ static int runSome(const Options* options, Trial* trials, int count, int64_t* sl
 static int countGpus(void) {
   int channel[2], count = 0;
   if (pipe(channel) != 0) return 0;
-  const pid_t asker = fork(); /* CUDA does not survive a fork */
+  const pid_t asker = forkOrDie(); /* CUDA does not survive a fork */
   if (asker == 0) {
     if (cudaGetDeviceCount(&count) != cudaSuccess) count = 0;
     _exit(write(channel[1], &count, sizeof count) == sizeof count ? 0 : 1);

@@ -283,14 +283,14 @@ static bool reachesLabels(int device, const ulyxLabel* labels, int32_t ranks) {
 }
 
 static void beginLabels(const ulyxLabelWrite* write) {
-  ulyxLabel* own = &write->labels[ULYX_LABEL_OWN];
   ulyxLabelOverlap* overlap = (ulyxLabelOverlap*)write->overlap;
-  if (own->state == ulyxLabelWritten && __atomic_load_n(&overlap->found, __ATOMIC_ACQUIRE) == 0) {
+  const uint64_t running = __atomic_exchange_n(&write->run->running, write->own.number, __ATOMIC_ACQ_REL);
+  if (running != 0 && __atomic_exchange_n(&write->run->told, 1, __ATOMIC_ACQ_REL) == 0) {
     overlap->number = write->own.number;
-    overlap->running = own->number;
+    overlap->running = running;
     __atomic_store_n(&overlap->found, 1, __ATOMIC_RELEASE);
   }
-  *own = write->own;
+  write->labels[ULYX_LABEL_OWN] = write->own;
 }
 
 cudaError_t ulyxLaunchLabelWrite(const ulyxLabelWrite* write, cudaStream_t stream) {
@@ -332,7 +332,7 @@ cudaError_t ulyxLaunchLabelCompare(const ulyxLabelCompare* compare, cudaStream_t
     found->theirs = *from;
     __atomic_store_n(&found->peer, 1 + (uint32_t)rank, __ATOMIC_RELEASE);
   }
-  compare->labels[ULYX_LABEL_OWN].state = ulyxLabelEnded;
+  __atomic_store_n(&compare->run->running, 0, __ATOMIC_RELEASE);
   return cudaSuccess;
 }
 

@@ -13,7 +13,7 @@ void ulyxTestSetExchangesDone(ulyxRuntime_t rt, uint64_t done) {
 bool ulyxTestBeginExchange(ulyxRuntime_t rt) {
   ulyxGpu* const gpu = (ulyxGpu*)rt->transport;
   if (gpu->labels.device == NULL) return false;
-  gpu->labels.device[ULYX_LABEL_OWN].state = ulyxLabelWritten;
+  gpu->labels.run->running = (uint64_t)rt->flight.count;
   if (gpu->meetings.state != NULL) ++gpu->meetings.state->entered;
   return true;
 }
