@@ -3,11 +3,12 @@
 #
 # The run that CI cannot make, on the GPUs of a machine, all or those of CUDA_VISIBLE_DEVICES: builds, runs the whole
 # suite, then measures what docs/performance.md shows. Logs go to a directory; what docs/gpu-runs.md records is printed.
-# One GPU is enough for the parts suite, which skips what needs more, hosts and shared.
+# One GPU is enough for the parts suite, which skips what needs more, endurance, hosts and shared.
 #
 #   tests/gpu.sh [DIRECTORY [PART...]]      default build/gpu-run, and the parts up to soak
 #
 #   suite     every test
+#   endurance memory after 100,000 exchanges and 200 worlds, with nothing else on the GPUs
 #   tables    each perf program by its automatic transport
 #   compare   every transport beside NCCL and PyTorch (perf/compare.sh), and the sweep
 #   soak      exchanges under random delays, skewed ranks, and a matrix product beside exchanges
@@ -30,7 +31,7 @@ gpus=$(echo "$devices" | tr ',' '\n' | grep -c .)
 device() { echo "$devices" | cut -d, -f$(($1 + 1)); }
 for part in "$@"; do
   case $part in
-    suite | hosts | shared) [ "$gpus" -ge 1 ] ;;
+    suite | endurance | hosts | shared) [ "$gpus" -ge 1 ] ;;
     tables | compare | models | soak | loss | network | python) [ "$gpus" -ge 2 ] ;;
     *) echo "error: no part '$part'" >&2 && exit 2 ;;
   esac || { echo "error: too few GPUs for the part '$part': $gpus" >&2 && exit 1; }
@@ -75,7 +76,7 @@ suite() {
       [ -z "${4:-}" ] || devices=$(device $((gpus - 1 - shard % others)))
       export CUDA_VISIBLE_DEVICES="$devices"
       export GTEST_TOTAL_SHARDS="$2" GTEST_SHARD_INDEX=$shard
-      exec timeout 400 "$binary" --gtest_filter="${3:--*FarOffsets*:*Endurance*}"
+      exec timeout 800 "$binary" --gtest_filter="${3:--*FarOffsets*:*Endurance*}"
     ) >"$log.$shard.log" 2>&1 &
     running="$running $!"
     shard=$((shard + 1))
@@ -92,7 +93,7 @@ suite() {
 failed=0
 run_suite() {
   # What needs no GPU runs beside what does.
-  { ctest --test-dir build/cuda -E '^ulyx_' --timeout 240 >"$logs/ctest.log" 2>&1; } &
+  { ctest --test-dir build/cuda -E '^ulyx_' --timeout 240 --output-on-failure >"$logs/ctest.log" 2>&1; } &
   ctest=$!
   suite ulyx_sim_tests 4 &
   sim=$!
@@ -104,12 +105,21 @@ run_suite() {
   onegpu=$!
   suite ulyx_tests 6 || failed=1 # more, and their contexts hold each other up, all the more the more GPUs each has
   await_all $ctest $sim $fault $fake $onegpu
-  # Tens of gigabytes each, or all that is used of a device is measured.
-  export ULYX_TEST_ALONE=1
-  suite ulyx_tests 1 '*FarOffsets*:*Endurance*' || failed=1
-  suite ulyx_onegpu_tests 1 '*FarOffsets*:*Endurance*' || failed=1
-  unset ULYX_TEST_ALONE
-  grep -E 'tests passed|Failed|Skipped' "$logs/ctest.log"
+  # Tens of gigabytes each.
+  suite ulyx_tests 1 '*FarOffsets*' || failed=1
+  suite ulyx_onegpu_tests 1 '*FarOffsets*' || failed=1
+  grep -E 'tests passed|Failed|Skipped|^FAILED' "$logs/ctest.log"
+}
+
+run_endurance() {
+  (
+    export ULYX_TEST_ALONE=1 ULYX_TEST_WATCHDOG_S=400
+    suite ulyx_tests 1 '*Endurance*' || failed=1
+    suite ulyx_onegpu_tests 1 '*Endurance*' || failed=1
+    grep -h 'less free\|more resident\|OK \].*Endurance' "$logs"/*.alone.log
+    exit $failed
+  ) &
+  wait $! || failed=1
 }
 
 rows() { grep -v -e '^#' -e '^$' "$1"; }
